@@ -138,7 +138,7 @@ async def test_stopping_a_bulk_import_early_leaves_no_running_task() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_closing_an_import_of_files_ends_its_running_imports(folder: list[Path]) -> None:
+async def test_closing_the_import_iterator_cancels_running_imports(folder: list[Path]) -> None:
     class Slow(MemoryStore):
         commits = 0
 

@@ -52,7 +52,7 @@ async def test_exported_session_contains_all_entries_aliases_and_blobs() -> None
     assert len(bundle.blobs) == 2
 
 
-async def test_text_that_resembles_a_blob_stays_text() -> None:
+async def test_text_that_resembles_a_blob_name_adds_no_blob() -> None:
     store = empty_store()
     await create(store)
     await say(store, "sha256-" + "0" * 64)
@@ -81,7 +81,7 @@ async def test_path_fork_is_exported_without_other_branches() -> None:
     assert bundle.header.parent == S
 
 
-async def test_fork_of_tree_starts_at_fork_point() -> None:
+async def test_exported_tree_fork_has_the_fork_point_as_leaf() -> None:
     store = empty_store()
     await create(store)
     one, _two = await say(store, "one", "two")
@@ -138,7 +138,7 @@ async def test_session_of_a_path_fork_is_exported_without_the_imported_file() ->
     assert set(bundle.aliases) == {"b0000001", "b0000002", "b0000003"}
 
 
-async def test_fork_of_tree_keeps_import_original_and_source_positions() -> None:
+async def test_exported_tree_fork_contains_the_import_original() -> None:
     store = empty_store()
     origin = (await imported(store, pi_file("v3.jsonl"))).session
     await fork(store, origin, FORK, (await store.state(origin)).leaf, scope="tree")

@@ -33,7 +33,7 @@ async def stored() -> MemoryStore:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_continuation_at_the_same_leaf_gives_the_same_file_and_command(
+async def test_repeated_continuation_gives_the_same_file_and_command(
     program: Program,
 ) -> None:
     store = await stored()
@@ -94,7 +94,7 @@ async def test_unsafe_working_directory_is_not_exported(cwd: str) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_reimported_continuation_does_not_count_usage_twice(program: Program) -> None:
+async def test_reimport_of_an_exported_session_adds_no_usage(program: Program) -> None:
     store = empty_store()
     await create(store, SESSION)
     spent = Usage(input_tokens=900, output_tokens=90, cost_microcents=5)

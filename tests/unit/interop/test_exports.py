@@ -272,7 +272,7 @@ async def test_tool_message_of_unknown_parts_is_exported_in_every_format() -> No
 
 
 @pytest.mark.parametrize("format", ["pi", "operator"])
-async def test_import_without_original_bytes_is_exported_from_entries(
+async def test_session_with_missing_import_original_is_still_exported(
     format: ExportFormat,
 ) -> None:
     content = pi_file("v3.jsonl") if format == "pi" else operator_file("current.jsonl")
@@ -289,7 +289,7 @@ async def test_import_without_original_bytes_is_exported_from_entries(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_unreadable_newer_entry_does_not_stop_the_export(
+async def test_session_with_entries_of_newer_versions_is_exported(
     format: ExportFormat,
 ) -> None:
     store, stream = await stored()
@@ -303,7 +303,7 @@ async def test_unreadable_newer_entry_does_not_stop_the_export(
 
 
 @pytest.mark.parametrize("format", ["pi", "operator"])
-async def test_bytes_of_tool_calls_are_restored_to_base64_in_other_formats(
+async def test_base64_data_in_tool_calls_is_restored_in_exports(
     format: ExportFormat,
 ) -> None:
     store = empty_store()

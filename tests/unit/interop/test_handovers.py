@@ -158,7 +158,7 @@ async def test_forged_session_id_in_an_export_is_ignored(program: Program) -> No
 
 
 @pytest.mark.parametrize("program", HANDED)
-async def test_erasure_report_lists_continued_copies_of_the_session(
+async def test_erasure_certificate_lists_copies_continued_in_other_programs(
     program: Program,
 ) -> None:
     store = await edited()

@@ -64,7 +64,7 @@ async def sources(store: SessionStore, stream: StreamId) -> list[ImportSource]:
 # -- a new session
 
 
-async def test_subject_of_an_import_applies_only_to_a_new_session() -> None:
+async def test_import_does_not_change_the_subject_of_existing_sessions() -> None:
     store = empty_store()
     about_ann = partial(
         import_source, store, clock=ManualClock(), random=SeededRandom(1), subject="ann"
@@ -86,7 +86,7 @@ async def test_subject_of_an_import_applies_only_to_a_new_session() -> None:
     assert "stays about ann" in told.warnings[-1]
 
 
-async def test_file_becomes_a_session_with_its_own_id() -> None:
+async def test_imported_session_has_the_id_of_the_file() -> None:
     store = empty_store()
     report = await imported(store, pi_file("v3.jsonl"))
     state = await store.state(V3)
@@ -119,7 +119,7 @@ async def test_entries_have_times_and_ids_of_source() -> None:
     assert entry.seq == 3
 
 
-async def test_references_use_ids_of_the_imported_entries() -> None:
+async def test_imported_references_point_to_the_imported_entries() -> None:
     store = empty_store()
     await imported(store, pi_file("v1.jsonl"))
     path = await store.branch(V1, (await store.state(V1)).leaf)
@@ -175,7 +175,7 @@ async def test_unrecognized_file_is_rejected() -> None:
     assert (await store.info()).streams == 0
 
 
-async def test_invalid_file_of_a_perdure_export_is_rejected() -> None:
+async def test_damaged_perdure_export_is_rejected() -> None:
     store = empty_store()
     report = await imported(store, pi_file("v3.jsonl"))
     content = (await export_session(store, report.session)).content
@@ -321,7 +321,7 @@ async def test_usage_of_answer_is_not_counted_again_when_file_grows() -> None:
     assert len(counted) == 3
 
 
-async def test_growth_by_only_malformed_lines_is_stored() -> None:
+async def test_malformed_lines_added_to_a_file_are_stored() -> None:
     store = empty_store()
     content = pi_file("v3.jsonl")
     await imported(store, content)

@@ -161,7 +161,7 @@ async def test_permanently_half_written_line_is_kept_unchanged(desk: Desk) -> No
     assert await desk.look() == []
 
 
-async def test_last_line_without_lf_is_read_when_file_is_quiet(desk: Desk) -> None:
+async def test_unterminated_last_line_of_an_unchanged_file_is_read(desk: Desk) -> None:
     desk.write("a.jsonl", pi_file("v3.jsonl").removesuffix(b"\n"))
     [change] = await desk.look()
     assert change.report is not None

@@ -29,5 +29,5 @@ def test_source_without_id_is_identified_by_first_line() -> None:
     assert first(1, None)[0].startswith("pi-")
 
 
-def test_long_session_ids_are_shortened_to_leave_room_for_a_number() -> None:
+def test_numbered_session_ids_stay_within_the_length_limit() -> None:
     assert all(stream_id(id) for id in first(12, "x" * 128))

@@ -110,7 +110,7 @@ async def test_entries_added_in_perdure_follow_the_original_lines(name: str) -> 
     assert told in (await export_pi(store, stream)).warnings
 
 
-async def test_missing_final_line_feed_is_added_before_additions() -> None:
+async def test_final_line_feed_is_added_before_new_records() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v3.jsonl").removesuffix(b"\n"))).session
     await say(store, "More", stream=stream)
@@ -139,7 +139,7 @@ async def test_new_ids_differ_from_ids_in_file() -> None:
     assert len(set(ids)) == len(ids)
 
 
-async def test_exported_branch_made_in_perdure_has_its_parent() -> None:
+async def test_branch_added_in_perdure_is_exported_with_its_parent() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v2.jsonl"))).session
     target = await store.resolve(stream, "a0000002")
@@ -148,7 +148,7 @@ async def test_exported_branch_made_in_perdure_has_its_parent() -> None:
     assert (last["parentId"], last["message"]["content"][0]["text"]) == ("a0000002", "Again")
 
 
-async def test_changed_leaf_is_written_as_a_marker_record() -> None:
+async def test_changed_leaf_is_exported_as_a_marker_record() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     target = await store.resolve(stream, "b0000003")
@@ -184,7 +184,7 @@ async def test_labels_and_title_set_in_perdure_are_written_at_the_end() -> None:
     assert texts_on(path_of(parse(content)))[-1] == "Thanks"
 
 
-async def test_cleared_title_cannot_be_written() -> None:
+async def test_cleared_title_causes_an_export_warning() -> None:
     store = empty_store()
     stream = (await imported(store, pi_file("v3.jsonl"))).session
     await append(store, new_side(SessionInfoChanged(title=None)), stream=stream)
@@ -287,7 +287,7 @@ async def test_exported_leaf_change_is_not_reported_as_lost() -> None:
     assert lost.startswith("not exported: ")
 
 
-async def test_leaf_before_root_is_written_as_root() -> None:
+async def test_leaf_before_the_root_is_exported_without_a_parent() -> None:
     store = empty_store()
     await native(store)
     await append(store, new_side(LeafMoved(None)), new_side(SessionInfoChanged(title=None)))

@@ -87,7 +87,7 @@ async def test_turns_of_a_session_are_restored() -> None:
     assert (state.open_turn, state.info.turns, state.leaf) == (None, 1, "s/0")
 
 
-async def test_open_turn_remains_open_for_recovery() -> None:
+async def test_open_turn_of_a_restored_session_stays_open() -> None:
     bundle = await with_turn(empty_store())
     cut = msgspec.structs.replace(bundle, entries=bundle.entries[:3])
     other = empty_store()
@@ -263,7 +263,7 @@ async def test_invalid_log_of_known_session_adds_nothing() -> None:
         await imported(empty_store(), content)
 
 
-async def test_entries_after_open_turn_remain_in_tree() -> None:
+async def test_message_restored_into_an_open_turn_is_not_queued() -> None:
     bundle = await with_turn(empty_store())
     other = empty_store()
     await restored(other, msgspec.structs.replace(bundle, entries=bundle.entries[:2]))

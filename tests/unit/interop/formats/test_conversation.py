@@ -50,7 +50,9 @@ def test_compaction_replaces_older_messages() -> None:
 
 
 @given(st.data(), random_logs(12))
-def test_every_call_of_any_log_has_a_result(data: st.DataObject, log: TreeLog) -> None:
+def test_exported_conversation_has_a_result_for_every_call(
+    data: st.DataObject, log: TreeLog
+) -> None:
     leaf = data.draw(st.sampled_from([None, *log.by_id]))
     messages = [said.message for said in conversation_of(bundle_of_log(log, leaf)).said]
     calls = [call.id for message in messages for call in message.tool_calls]
@@ -67,7 +69,7 @@ def test_unanswered_call_gets_a_result() -> None:
     assert len(conversation_of(making.made()).said) == 3
 
 
-def test_names_and_ids_satisfy_the_rules_of_providers() -> None:
+def test_tool_names_and_call_ids_become_valid_for_providers() -> None:
     assert allowed_name("field guide.look up") == "field_guide_look_up"
     assert allowed_name("") == "_"
     assert allowed_id("toolu_1-x") == "toolu_1-x"
@@ -76,6 +78,6 @@ def test_names_and_ids_satisfy_the_rules_of_providers() -> None:
     assert all(allowed_name(each) == each for each in odd)
 
 
-def test_medium_without_content_is_replaced_by_its_name() -> None:
+def test_missing_media_content_is_replaced_by_a_description() -> None:
     part = MediaPart("audio/wav", "media://sha256-" + "0" * 64, 12, name="call.wav")
     assert named(part) == "[audio/wav call.wav, 12 bytes, not exported]"

@@ -55,7 +55,7 @@ def test_invalid_position_in_the_source_file_is_read_as_none() -> None:
     assert source_of(b'"source": \xff') is None
 
 
-def test_source_metadata_of_message_is_separate_field() -> None:
+def test_source_metadata_and_position_are_stored_separately() -> None:
     told = {"reactions": ["👍"]}
     body = body_without_source(item(user("a"), meta=told), ())
     sourced = with_source(body, SourcePlace(0, 10, 5))

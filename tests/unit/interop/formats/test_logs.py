@@ -40,7 +40,7 @@ def log_of(
 
 
 @given(st.lists(st.text(max_size=30), max_size=12), st.integers(1, 300), st.integers(0, 12))
-def test_log_pieces_contain_all_entries_from_given_seq(
+def test_joined_log_pieces_equal_the_remaining_log(
     texts: list[str], piece_bytes: int, first: int
 ) -> None:
     entries = [said(seq, text) for seq, text in enumerate(texts)]
@@ -86,13 +86,13 @@ def test_entry_ids_and_references_are_rewritten_for_another_stream() -> None:
         (side(0, new_side(TurnStarted(0, "a"))), side(1, new_side(TurnStarted(0, "a")))),
     ],
 )
-def test_invalid_log_is_rejected_at_first_pass(entries: tuple[Entry, ...]) -> None:
+def test_check_of_an_invalid_log_raises_format_error(entries: tuple[Entry, ...]) -> None:
     log = log_of(*entries)
     with pytest.raises(FormatError, match="it is not a log"):
         log.check()
 
 
-def test_rules_are_checked_across_distant_entries() -> None:
+def test_invalid_parent_is_found_after_many_entries() -> None:
     text = "x" * 40_000  # two fill what is looked at together
     log_of(*(said(seq, text) for seq in range(5)), said(5, parent="s/0")).check()
     log = log_of(*(said(seq, text) for seq in range(5)), said(5, parent="s/9"), said(6))
@@ -105,14 +105,14 @@ def test_empty_foreign_id_is_rejected() -> None:
         log_of(said(0), aliases={"": EntryId("s/0")}).check()
 
 
-def test_turn_entries_after_a_position_are_detected() -> None:
+def test_turns_before_the_given_entry_are_not_found() -> None:
     turn = (side(1, new_side(TurnStarted(0, "a"))), side(2, new_side(TurnFinished("stop"))))
     log = log_of(said(0), *turn, said(3, parent="s/0"))
     assert [log.has_turns(first) for first in range(4)] == [True, True, True, False]
     assert not log_of(said(0)).has_turns(0)
 
 
-def test_log_piece_has_entries_up_to_the_given_size() -> None:
+def test_log_piece_size_limits_the_number_of_entries() -> None:
     log = log_of(*(said(seq) for seq in range(4)))
     assert [log.some(first, 1) for first in range(4)] == [1, 1, 1, 1]
     assert [log.some(first, 10_000) for first in range(4)] == [4, 3, 2, 1]

@@ -84,7 +84,7 @@ def test_transcript_without_tools_keeps_what_people_and_models_said() -> None:
     )
 
 
-def test_transcript_without_tools_adjusts_compaction_references() -> None:
+def test_compaction_references_are_adjusted_when_tools_are_omitted() -> None:
     making = Making()
     making.say(user("Mend it."))
     kept = making.say(assistant(tool_call("c", "read", {"path": "t.py"})))

@@ -188,6 +188,6 @@ async def test_error_for_unknown_file_lists_supported_formats(tmp_path: Path) ->
         await imported(empty_store(), b'{"role": "user"}\n')
 
 
-def test_single_program_record_determines_the_file_format() -> None:
+def test_file_format_is_detected_from_one_characteristic_record() -> None:
     content = b'{"role": "user", "content": "x"}\n{"role": "_checkpoint", "id": 0}\n'
     assert detect_format(Held(content)) == "kimi-cli"

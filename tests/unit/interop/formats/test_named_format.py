@@ -10,7 +10,9 @@ from tests.fakes.sources import FILES, empty_store, imported, pi_file
 
 
 @pytest.mark.parametrize("format", FILES)
-async def test_named_format_is_rejected_for_file_of_another_format(format: FormatName) -> None:
+async def test_requested_format_is_rejected_for_a_file_of_another_format(
+    format: FormatName,
+) -> None:
     for other, (names, read) in FILES.items():
         for name in names:
             store = empty_store()
@@ -23,13 +25,13 @@ async def test_named_format_is_rejected_for_file_of_another_format(format: Forma
 
 
 @pytest.mark.parametrize("content", [b"", b"1\n2\n", b"hello\n", b'{"a":1}\n', b'{"type":"x"}\n'])
-async def test_named_format_is_rejected_for_file_without_known_format(content: bytes) -> None:
+async def test_requested_format_is_rejected_for_an_unrecognized_file(content: bytes) -> None:
     for format in FILES:
         with pytest.raises(FormatError):
             await imported(empty_store(), content, format=format)
 
 
-async def test_named_format_is_accepted_if_one_line_matches() -> None:
+async def test_requested_format_needs_only_one_matching_line() -> None:
     one = pi_file("v3.jsonl").split(b"\n")[1] + b"\n"
     content = b'{"type":"x"}\n' * 300 + one
     report = await imported(empty_store(), content, format="pi")

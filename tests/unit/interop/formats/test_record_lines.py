@@ -23,7 +23,7 @@ ABOVE = EntryId("s/0")
 
 
 @pytest.mark.parametrize("codec", [OPERATOR, PI], ids=lambda codec: codec.name)
-def test_records_of_one_entry_form_a_chain_below_its_parent(codec: Codec) -> None:
+def test_records_written_for_one_entry_form_a_chain(codec: Codec) -> None:
     last = {ABOVE: "above"}
     lines = RecordLines(codec, writing_of({}, {}, own=""), last, Losses())
     new = new_tree(Message("tool", (ToolResultPart("a", "x"), ToolResultPart("b", "y"))))

@@ -30,7 +30,7 @@ def test_no_record_is_mistaken_for_another_format() -> None:
     assert seen == {name for name, each in FORMATS.items() if each.is_record is not None}
 
 
-def test_repaired_line_without_a_record_is_reported() -> None:
+def test_list_with_a_lone_surrogate_is_reported_as_malformed() -> None:
     content = b'{"role": "user", "content": "x"}\n["\\ud800"]\n'
     for name, each in FORMATS.items():
         if each.reader is not None or name == messages.FORMAT:

@@ -101,7 +101,7 @@ def test_transcript_marks_entries_outside_the_context() -> None:
     assert lines[6].pieces == (Strange("\ufffd{"),)
 
 
-def test_state_of_a_framework_is_described_in_one_line() -> None:
+def test_framework_state_is_shown_by_name_and_size() -> None:
     making = Making()
     making.say(user("hello"))
     making.say(Custom("langgraph.checkpoint", {"state": {"data": "c2VjcmV0" * 100}}))

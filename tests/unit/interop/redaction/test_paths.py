@@ -46,7 +46,7 @@ def test_system_folders_with_user_name_are_found() -> None:
     assert homes("~alice/x") == ["alice"]
 
 
-def test_only_user_names_are_found_in_home_directories() -> None:
+def test_user_names_in_home_directories_are_found() -> None:
     text = (
         "/home/alice/x /Users/Bob C:\\Users\\Carol\\x /home/runner/w /Users/Shared /home/al /root"
     )

@@ -50,7 +50,7 @@ def test_full_stop_after_a_value_does_not_change_the_placeholder() -> None:
     assert made.counts == {"password": 1}
 
 
-def test_common_word_used_as_password_is_kept_in_other_text() -> None:
+def test_common_password_word_stays_readable_in_other_text() -> None:
     texts = ("POSTGRES_PASSWORD=postgres", "Set POSTGRES_PASSWORD=postgres. Done")
     made = redactor(*texts)
     assert made.replace("image: postgres:16, see postgresql docs") == (

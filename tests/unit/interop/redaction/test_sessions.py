@@ -134,7 +134,7 @@ def test_foreign_ids_are_unchanged_unless_sensitive() -> None:
     assert redact(making.made(), ("secrets",)).bundle.aliases == {"0a1b2c3d": first}
 
 
-def test_log_fields_named_like_users_are_not_redacted() -> None:
+def test_user_name_equal_to_a_field_name_damages_no_entry() -> None:
     making = Making()
     making.say(user("/home/parts/x /home/message/x /home/assistant/x"))
     making.say(assistant("parts of a message"))
@@ -142,7 +142,7 @@ def test_log_fields_named_like_users_are_not_redacted() -> None:
     assert [type(readable(entry)) for entry in after.entries] == [Message, Message]
 
 
-def test_references_stay_consistent_when_session_id_contains_a_name() -> None:
+def test_user_name_in_the_session_id_breaks_no_reference() -> None:
     making = Making(msgspec.structs.replace(HEADER, id="alice"))
     first = making.say(user("/home/alice/x"))
     making.say(Compaction("s", first))

@@ -47,7 +47,7 @@ def stored(agent: Agent) -> dict[str, object]:
     return msgspec.json.decode(msgspec.json.encode(agent.snapshot()))
 
 
-def test_snapshot_with_every_setting_becomes_equal_agent() -> None:
+def test_agent_with_every_setting_round_trips() -> None:
     exported = agent_of(stored(WHOLE))
     assert exported.lost == ()
     assert set(exported.definition) <= set(AGENT_KEYS)
@@ -108,13 +108,13 @@ def test_every_agent_setting_except_permissions_is_exported() -> None:
     assert "recurring" not in AgentSettings.__struct_fields__
 
 
-def test_id_that_is_invalid_in_documents_is_changed_and_reported() -> None:
+def test_invalid_agent_id_is_changed_and_reported() -> None:
     exported = agent_of({"id": "Mein Helfer", "model": "scripted:echo"})
     assert exported.definition["id"] == "mein-helfer"
     assert exported.lost == ("id 'Mein Helfer' (written as 'mein-helfer')",)
 
 
-def test_minimal_snapshot_becomes_agent() -> None:
+def test_agent_without_settings_is_exported_with_empty_fields() -> None:
     agent = agent_of({"name": "x"}).definition
     assert agent == {"id": "x", "name": "x", "model": "", "provider": "", "system_prompt": ""}
     assert agent_slug(None) == agent_slug({}) == NO_AGENT

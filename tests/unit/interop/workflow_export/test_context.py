@@ -35,7 +35,7 @@ def test_workflow_context_omits_the_working_directory() -> None:
         (None, "template"),
     ],
 )
-def test_placeholders_in_a_resolved_prompt_are_never_replaced(
+def test_context_placeholders_of_an_exported_prompt_are_escaped(
     prompt: str | None, written: str
 ) -> None:
     agent = ExportedAgent({"system_prompt": "template"})
@@ -46,7 +46,9 @@ def test_placeholders_in_a_resolved_prompt_are_never_replaced(
 @pytest.mark.parametrize(
     "workspace", [None, {"variables": ["x"]}, {"variables": {"a": {}}}, {"selection": "x"}]
 )
-def test_unreadable_workspace_is_omitted(workspace: dict[str, object] | None) -> None:
+def test_unreadable_workspace_gives_an_empty_workflow_context(
+    workspace: dict[str, object] | None,
+) -> None:
     agent: dict[str, object] = {"instructions": "{{ctx.a}} {{ctx.selection}}"}
     assert context_of(SessionStarted(agent, workspace)) == ()
     assert context_of(SessionStarted({"instructions": ["x"]}, workspace)) == ()

@@ -80,7 +80,7 @@ def test_nodes_form_a_line_and_have_consecutive_numbers() -> None:
     assert [node.prompt_template for node in turns(workflow)] == ["a", "c"]
 
 
-def test_session_without_answers_exports_only_input_and_output() -> None:
+def test_export_of_unanswered_session_has_no_agent_node() -> None:
     making = Making()
     making.say(user("Hello?"))
     workflow = exported(making)
@@ -106,7 +106,7 @@ def test_agent_of_session_becomes_agent_of_document() -> None:
     assert parse(serialize(workflow)) == workflow
 
 
-def test_later_agent_is_exported_and_missing_agent_is_reported() -> None:
+def test_export_without_an_agent_gives_a_warning() -> None:
     making = Making()
     making.say(user("a"), assistant("A"))
     assert not exported(making).agents

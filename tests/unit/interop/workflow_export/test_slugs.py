@@ -25,7 +25,7 @@ TITLES = [
 
 
 @pytest.mark.parametrize(("title", "seed", "ours"), TITLES)
-def test_title_gives_ascii_slug_and_readable_slug(title: str, seed: str, ours: str) -> None:
+def test_title_is_converted_to_the_expected_slugs(title: str, seed: str, ours: str) -> None:
     assert (ascii_slug(title), readable_slug(title)) == (seed, ours)
 
 

@@ -141,7 +141,7 @@ def test_records_of_unknown_types_are_stored_outside_the_conversation_and_report
     assert any("brand-new-record" in text for text in parsed.warnings)
 
 
-def test_only_a_summary_of_the_same_session_becomes_the_title() -> None:
+def test_summary_of_another_session_does_not_become_the_title() -> None:
     parsed = parse(claude_file("tools.jsonl"))
     assert made_of(parsed, 20).body == ImportedRecord("claude-code", "summary")
     assert made_of(parsed, 21).body == SessionInfoChanged(title="Counting the orchard")
@@ -153,7 +153,7 @@ def test_title_set_by_the_user_is_preferred_to_a_summary() -> None:
     assert titles == [SessionInfoChanged(title="My quince")]
 
 
-def test_summary_record_before_its_leaf_record_becomes_the_title() -> None:
+def test_summary_at_the_file_start_becomes_the_title() -> None:
     summary = {"type": "summary", "summary": "Early", "leafUuid": "a"}
     parsed = parse(file_of(summary, said("a", None)))
     assert parsed.items[0].body == SessionInfoChanged(title="Early")
@@ -191,7 +191,7 @@ def test_imported_compaction_is_part_of_the_branch() -> None:
     assert parsed.items[position_of(parsed, "u4")].parent == position_of(parsed, "c2")
 
 
-def test_summary_without_a_boundary_record_still_compacts_the_branch() -> None:
+def test_summary_message_alone_becomes_a_compaction() -> None:
     parsed = parse(
         file_of(said("a", None), answered("b", "a"), said("c", None, isCompactSummary=True))
     )
@@ -281,7 +281,7 @@ def test_lines_of_other_sessions_are_stored_and_reported() -> None:
     assert any("1 other session" in text for text in parsed.warnings)
 
 
-def test_truncated_line_with_ids_remains_in_parent_chain() -> None:
+def test_truncated_line_with_ids_keeps_parent_and_child() -> None:
     cut = b'{"parentUuid":"b","isSidechain":false,"uuid":"c","type":"assistant","message":{"co\n'
     content = file_of(said("a", None), said("b", "a")) + cut + file_of(said("d", "c"))
     parsed = parse(content)
@@ -289,7 +289,7 @@ def test_truncated_line_with_ids_remains_in_parent_chain() -> None:
     assert parsed.items[2].kind == OPAQUE
 
 
-def test_child_of_an_unreadable_line_follows_the_previous_line() -> None:
+def test_record_with_an_unreadable_parent_follows_the_previous_record() -> None:
     content = file_of(said("a", None), said("b", "a")) + b"{lost\n" + file_of(said("d", "c"))
     assert [item.parent for item in parse(content).items] == [None, 0, 1]
 

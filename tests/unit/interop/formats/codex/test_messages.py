@@ -167,12 +167,12 @@ def test_incomplete_codex_item_is_ignored(kind: str) -> None:
     assert read(type=kind) is None
 
 
-def test_unknown_codex_item_is_read_as_none() -> None:
+def test_unknown_codex_item_is_ignored() -> None:
     assert read(type="song") is None
     assert read() is None
 
 
-def test_retained_messages_exclude_the_summary() -> None:
+def test_messages_retained_by_a_compaction_exclude_the_summary() -> None:
     history = [
         {"type": "message", "role": "user", "content": [{"text": "<user_instructions>x"}]},
         {"type": "message", "role": "user", "content": [{"text": "a"}]},

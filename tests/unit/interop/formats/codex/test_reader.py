@@ -162,7 +162,7 @@ def test_codex_thread_name_becomes_the_title() -> None:
     assert [item.kind for item in unnamed.items] == ["imported_record"]
 
 
-def test_compaction_keeps_replacement_history() -> None:
+def test_replacement_history_becomes_retained_messages() -> None:
     parsed = parse(codex_file("rollout.jsonl"))
     [item] = items_of(parsed, Compaction)
     assert isinstance(item.body, Compaction)
@@ -208,7 +208,7 @@ def test_rollout_of_the_first_codex_version_is_read() -> None:
     assert {item.at for item in parsed.items} == {1_748_772_000_250}
 
 
-def test_directory_of_an_early_codex_file_is_read_from_the_model_input() -> None:
+def test_working_directory_of_an_early_codex_file_is_found() -> None:
     assert parse(codex_file("bare.jsonl")).header.cwd == "/home/ana/orchard"
 
 

@@ -181,7 +181,7 @@ def test_result_has_the_id_of_its_call(ids: dict[str, object], call_id: str | No
     ]
 
 
-def test_result_of_call_without_name_is_stored_in_the_call() -> None:
+def test_call_without_a_name_is_stored_with_its_result() -> None:
     answered = {"functionResponse": {"id": "r", "name": "read", "response": {"output": "Boskoop"}}}
     call = {"id": "c", "status": "success", "result": [answered]}
     again = message("u", "user", [answered])

@@ -10,7 +10,7 @@ from tests.fakes.clock import START_MS
 
 @pytest.mark.parametrize("kind", ["ses", "msg", "prt"])
 @pytest.mark.parametrize("number", [0, 1, 5000])
-def test_opencode_id_made_from_another_seed_is_not_recognized(kind: str, number: int) -> None:
+def test_opencode_id_does_not_match_another_seed(kind: str, number: int) -> None:
     made = opencode_id(kind, START_MS, number, "seed")
     assert is_id_of(made, kind, START_MS, "seed")
     assert not is_id_of(made, kind, START_MS, "other")

@@ -121,7 +121,7 @@ def test_message_without_role_or_parts_is_reported_and_stored() -> None:
     check_items(parsed)
 
 
-def test_message_without_model_content_is_stored_outside_the_tree() -> None:
+def test_message_without_content_parts_is_stored_outside_the_tree() -> None:
     quiet = {"info": {"id": "m", "role": "user"}, "parts": [{"type": "compaction", "auto": True}]}
     assert parse(document(quiet)).items[0].body == ImportedRecord("opencode", "message")
 

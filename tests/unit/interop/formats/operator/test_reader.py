@@ -146,7 +146,7 @@ def test_leaf_record_is_never_a_parent() -> None:
     assert parent_of(parsed, "d") == "b"
 
 
-def test_leaf_can_be_the_position_before_the_root() -> None:
+def test_leaf_record_without_a_target_clears_the_leaf() -> None:
     leaf = {"id": "l", "timestamp": 3.0, "parent_id": "a", "type": "leaf"}
     parsed = parse(file_of(HEADER, said("a", None), leaf))
     assert parsed.leaf is None
@@ -178,7 +178,7 @@ def test_label_without_target_is_stored_and_reported() -> None:
     assert "label" in parsed.warnings[0]
 
 
-def test_compaction_that_starts_at_a_label_keeps_the_next_entry() -> None:
+def test_first_kept_label_is_replaced_by_the_next_entry() -> None:
     parsed = parse(operator_file("current.jsonl"))
     item = named(parsed, "b000000f")
     assert isinstance(item.body, Compaction)
@@ -231,7 +231,7 @@ def test_message_of_unknown_role_is_stored_outside_context() -> None:
 # -- damage
 
 
-def test_children_of_a_broken_line_keep_their_parent() -> None:
+def test_broken_line_with_readable_ids_stays_a_parent() -> None:
     broken = b'{"id":"b","timestamp":3.5,"parent_id":"a","type":"message","message":{"con\n'
     parsed = parse(file_of(HEADER, said("a", None)) + broken + file_of(said("c", "b")))
     assert made_of(parsed, 3).kind == OPAQUE

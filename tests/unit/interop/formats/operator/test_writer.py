@@ -276,7 +276,7 @@ def test_old_operator_file_without_additions_is_not_rewritten() -> None:
     assert written.warnings[-1].endswith(" added here, and its lines rewritten")
 
 
-def test_additions_require_a_file_of_version_3() -> None:
+def test_operator_file_below_version_3_is_outdated() -> None:
     assert is_current(b'\n{"type":"session_header","version":3}\n')
     assert not is_current(b'{"type":"session","version":2}')
     assert is_current(b'{"type":"session_header"}')

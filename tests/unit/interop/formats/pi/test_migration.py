@@ -45,7 +45,7 @@ def test_migration_appends_new_keys_and_changes_no_other_bytes() -> None:
             assert after.content.startswith(before.content[:-1] + b',"')
 
 
-def test_migration_from_version_2_only_renames_hook_messages() -> None:
+def test_migration_from_version_2_renames_hook_messages() -> None:
     old = pi_file("v2.jsonl")
     new = migrate(old, {})
     expected = old.replace(b'"version":2', b'"version":3').replace(b"hookMessage", b"custom")

@@ -81,20 +81,20 @@ def test_pi_file_of_version_1_is_one_chain_in_file_order() -> None:
     assert parsed.header.metadata["modelId"] == "claude-sonnet-4-5"
 
 
-def test_first_kept_index_of_version_1_counts_the_header() -> None:
+def test_first_kept_index_includes_the_header_line() -> None:
     parsed = parse(pi_file("v1.jsonl"))
     # Index 7 is line 8: the header has index 0.
     assert made_of(parsed, 9).references == {"first_kept": position_of(parsed, 8)}
 
 
 @pytest.mark.parametrize("index", [0, -1, 99, "7", None])
-def test_invalid_first_kept_index_gives_no_reference(index: object) -> None:
+def test_invalid_first_kept_index_is_ignored(index: object) -> None:
     compaction = {"type": "compaction", "summary": "s", "firstKeptEntryIndex": index}
     message = {"type": "message", "message": {"role": "user", "content": "x"}}
     assert parse(file_of(message, compaction)).items[1].references is None
 
 
-def test_first_kept_index_does_not_count_lines_that_pi_cannot_read() -> None:
+def test_first_kept_index_skips_unreadable_lines() -> None:
     first, second = pi_file("v1.jsonl").split(b"\n", 1)
     parsed = parse(first + b"\n\ngarbage\n" + second)
     assert made_of(parsed, 11).references == {"first_kept": position_of(parsed, 10)}
@@ -169,7 +169,7 @@ def test_media_become_blobs_and_same_picture_is_stored_once() -> None:
     assert parsed.blobs[0].startswith(b"\x89PNG")
 
 
-def test_compaction_that_starts_at_a_label_keeps_the_next_entry() -> None:
+def test_first_kept_label_is_replaced_by_the_next_entry() -> None:
     parsed = parse(pi_file("v3.jsonl"))
     compaction = made_of(parsed, 17)
     assert isinstance(compaction.body, Compaction)
@@ -208,7 +208,7 @@ def test_retained_messages_of_a_compaction_are_imported() -> None:
     assert body.usage.cost_microcents == 200_000
 
 
-def test_compaction_that_references_itself_keeps_no_entry() -> None:
+def test_reference_of_a_compaction_to_itself_is_ignored() -> None:
     assert made_of(parse(pi_file("newer.jsonl")), 8).references is None
 
 
@@ -242,7 +242,7 @@ def test_malformed_lines_are_reported_with_their_numbers() -> None:
         assert any(text.startswith(f"line {number}:") for text in parsed.warnings)
 
 
-def test_truncated_line_with_ids_remains_in_parent_chain() -> None:
+def test_truncated_line_with_ids_keeps_parent_and_child() -> None:
     parsed = parse(pi_file("damaged.jsonl"))
     cut = made_of(parsed, 4)
     assert (cut.kind, cut.alias, cut.parent) == (OPAQUE, "d0000002", position_of(parsed, 2))
@@ -250,7 +250,7 @@ def test_truncated_line_with_ids_remains_in_parent_chain() -> None:
     assert made_of(parsed, 5).parent == position_of(parsed, 4)
 
 
-def test_child_of_an_unreadable_line_follows_the_previous_line() -> None:
+def test_record_with_an_unreadable_parent_follows_the_previous_record() -> None:
     parsed = parse(pi_file("damaged.jsonl"))
     assert made_of(parsed, 7).parent == position_of(parsed, 5)
 
@@ -267,7 +267,7 @@ def test_tool_result_with_broken_text_remains_in_context() -> None:
     assert body.text == "half a pair: \ufffd, and bytes: \ufffd\ufffd"
 
 
-def test_second_header_becomes_an_imported_record() -> None:
+def test_second_header_is_stored_outside_the_tree() -> None:
     parsed = parse(pi_file("damaged.jsonl"))
     assert made_of(parsed, 13).body == ImportedRecord("pi", "session")
 

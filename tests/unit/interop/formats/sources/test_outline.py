@@ -47,7 +47,7 @@ def test_outline_of_an_item_contains_every_field_except_the_body() -> None:
     assert set(outline.opaque) == {2}
 
 
-def test_outline_of_an_item_does_not_contain_the_body() -> None:
+def test_outline_does_not_depend_on_the_body() -> None:
     long = msgspec.structs.replace(ITEMS[0], body=user("a" * 100_000))
     assert outline_of((long,))[0] == outline_of(ITEMS)[0]
 
@@ -74,7 +74,7 @@ def test_reading_twice_gives_the_same_items_as_reading_once() -> None:
     assert passing[4] == outline[4]
 
 
-def test_item_that_is_not_a_message_gets_no_usage() -> None:
+def test_usage_is_not_added_to_an_item_without_a_message() -> None:
     assert with_usage(ITEMS[1], USAGE) == ITEMS[1]
 
 

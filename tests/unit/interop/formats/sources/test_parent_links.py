@@ -57,7 +57,7 @@ def test_orphan_starts_a_branch_and_is_reported() -> None:
     assert warning.startswith("line 2")
 
 
-def test_cycle_is_broken_at_its_first_line() -> None:
+def test_first_record_of_a_parent_cycle_becomes_a_root() -> None:
     assert Linking([("a", "c"), ("b", "a"), ("c", "b")]).parents() == {
         "a": None,
         "b": "a",

@@ -36,7 +36,7 @@ def test_version_of_a_file_is_reported_only_if_it_is_unknown() -> None:
     assert len(draft.finish(SourceHeader(), None).warnings) == 4
 
 
-def test_record_that_waits_for_its_parent_is_reread_from_its_file_position() -> None:
+def test_record_waiting_for_a_parent_is_read_again_later() -> None:
     content = Held(b'\n{"type":"a","id":"x"}')
     draft = SourceDraft("test", content, Outline())
     line = Line(2, 1, content.content[1:])

@@ -54,7 +54,7 @@ def test_small_source_is_read_in_one_piece() -> None:
     assert (stretch.is_last, stretch.end) == (True, len(pi_file("v3.jsonl")))
 
 
-def test_records_before_their_parent_are_yielded_in_pieces() -> None:
+def test_file_in_reverse_order_is_read_in_pieces() -> None:
     header, *records = pi_file("v3.jsonl").splitlines(keepends=True)
     source = read_source(Held(header + b"".join(records[::-1])), "pi", pi.Reader, bounds=PIECES)
     stretches = stretches_of(source, 200)
@@ -62,7 +62,7 @@ def test_records_before_their_parent_are_yielded_in_pieces() -> None:
     assert len([stretch for stretch in stretches if stretch.items]) > 5
 
 
-def test_first_piece_of_a_grown_source_covers_the_imported_part() -> None:
+def test_first_piece_contains_everything_imported_before() -> None:
     content = claude_file("tools.jsonl")
     make = READERS["claude-code"]
     source = read_source(Held(content), "claude-code", make, bounds=PIECES)
@@ -82,7 +82,7 @@ def test_file_changed_before_second_reading_is_rejected(tmp_path: Path) -> None:
             stretches_of(source, 300)
 
 
-def test_chain_read_in_pieces_gives_the_same_items() -> None:
+def test_chained_records_read_in_pieces_give_the_same_items() -> None:
     content = claude_file("chain.jsonl")
     make = partial(READERS["claude-code"])
     source = read_source(Held(content), "claude-code", make, bounds=PIECES)
