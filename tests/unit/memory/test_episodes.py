@@ -63,7 +63,7 @@ def test_episode_has_the_agent_that_was_bound_last() -> None:
     assert agent_in([]) is None
 
 
-def test_agent_of_an_episode_ignores_unreadable_bindings() -> None:
+def test_unreadable_agent_entry_keeps_the_earlier_agent() -> None:
     started = entry(0, new_side(SessionStarted({"id": "old"})))
     bound = entry(5, new_side(AgentBound({"id": "new"})))
     unreadable = [

@@ -35,7 +35,7 @@ def test_extraction_request_numbers_the_messages() -> None:
     assert (request.model, request.max_output_tokens) == ("p:m", 500)
 
 
-def test_answer_gives_facts_with_their_entries() -> None:
+def test_each_extracted_fact_has_its_source_entries() -> None:
     answer = (
         'Here:\n[{"fact": "likes\\n tea", "messages": [1, 2, 1]}, {"fact": "x", "messages": []}]'
     )

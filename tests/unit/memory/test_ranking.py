@@ -53,7 +53,7 @@ def test_speaker_name_adds_more_score_among_three_speakers() -> None:
     assert {each.reasons["speaker"] for each in between_two.values()} == {1.0}
 
 
-def test_neighbour_of_a_long_text_gets_a_smaller_score() -> None:
+def test_long_text_adds_less_score_to_its_neighbour() -> None:
     def of_neighbour(length: int) -> float:
         texts = [said("a", None, "moon " + "so " * (length - 1)), said("b", None, "so")]
         return ranked(texts, "the moon?")["b"].reasons["neighbours"]
@@ -61,7 +61,7 @@ def test_neighbour_of_a_long_text_gets_a_smaller_score() -> None:
     assert of_neighbour(600) < 0.2 * of_neighbour(60)
 
 
-def test_neighbour_reason_of_a_hit_lists_the_words_of_the_neighbours() -> None:
+def test_hit_reason_lists_matching_words_of_neighbouring_texts() -> None:
     texts = [said("a", None, "the hotel"), said("b", None, "by the river"), said("c", None, "so")]
     found = ranked(texts, "Which hotel by the river?")
     assert found["c"].nearby == {"hotel", "river"}

@@ -32,7 +32,7 @@ def add(corpus: Corpus, place: int) -> None:
     corpus.add_text(Text(place, 0, ["word"], filters, place))
 
 
-def test_similarity_includes_vectors_of_neighbours() -> None:
+def test_window_similarity_includes_vectors_of_neighbouring_texts() -> None:
     corpus = corpus_of([1, 2, 3])
     rows = [(1, stored((1, 0))), (3, stored((0, 1)))]
     corpus.add_vectors(corpus.vectors[MODEL], rows)

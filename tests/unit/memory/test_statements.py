@@ -61,7 +61,7 @@ def test_text_that_matches_only_the_date_is_not_found() -> None:
 
 
 @pytest.mark.parametrize("sums", [PlainSums, arrays.ArraySums])
-def test_ranking_counts_texts_sessions_and_words(
+def test_corpus_size_counts_texts_sessions_and_words(
     sums: type[PlainSums],
 ) -> None:
     texts = [SaidText("a", None, "the hotel", START_MS), SaidText("b", None, "so", START_MS)]

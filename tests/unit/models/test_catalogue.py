@@ -43,7 +43,7 @@ def test_provider_address_comes_from_environment_or_default() -> None:
 @pytest.mark.parametrize(
     "name", ["openai", "openai-responses", "anthropic", "google", "openrouter"]
 )
-def test_key_is_needed_only_at_the_providers_own_address(name: str) -> None:
+def test_key_is_required_only_at_the_default_address(name: str) -> None:
     provider = PROVIDERS[name]
     assert provider.wants_key(provider.default_url + "/")
     assert not provider.wants_key("http://localhost:1/v1")

@@ -115,7 +115,7 @@ def test_keyring_of_headless_machine_gives_no_key(
     assert in_keyring("openai") is None
 
 
-def test_key_file_is_synced_before_the_file_appears(
+def test_key_file_appears_only_after_its_content_is_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, synced = tmp_path / "openai", list[tuple[int, bool]]()

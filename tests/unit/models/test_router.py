@@ -130,7 +130,7 @@ async def test_prices_come_from_client_of_model_or_are_unknown() -> None:
     assert router.cost_microcents("nowhere:x", Usage(3, 4)) is None
 
 
-async def test_renewed_provider_gets_new_client_and_closes_old_client() -> None:
+async def test_renewing_a_provider_replaces_and_closes_its_client() -> None:
     made: list[NamedClient] = []
 
     def factory() -> NamedClient:
@@ -164,7 +164,7 @@ async def test_client_is_loaded_once_on_another_thread() -> None:
     assert await said(router, "a:x") == "made for a:x"
 
 
-async def test_model_client_is_prepared_inside_the_loading_context() -> None:
+async def test_model_client_is_prepared_while_loading() -> None:
     seen: list[str] = []
 
     class Prepared(NamedClient):

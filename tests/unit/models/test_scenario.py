@@ -87,7 +87,7 @@ def test_tool_result_conditions_need_a_tool_result() -> None:
         assert not does_hold(when, user("x"))
 
 
-def test_context_text_before_user_message_is_ignored() -> None:
+def test_condition_ignores_text_added_before_the_user_message() -> None:
     message = Message(
         "user",
         (

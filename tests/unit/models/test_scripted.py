@@ -228,7 +228,7 @@ def test_growing_conversation_has_the_same_token_count_as_a_new_conversation(
         assert heard.size_bytes == Heard().and_then(messages).size_bytes
 
 
-def test_diverged_conversation_has_different_digest() -> None:
+def test_message_counter_is_correct_for_diverging_conversations() -> None:
     hearing, first = MessageCounter(), user("hello")
     left, right = ((first, *(assistant(f"{side}{n}") for n in range(99))) for side in "lr")
     for messages in (left, right, left[:50], left, (first, *right[50:])):
@@ -281,7 +281,7 @@ async def said(client: ScriptedModel, model: str) -> str:
     return "".join([delta.text async for delta in deltas if isinstance(delta, TextDelta)])
 
 
-async def test_model_name_with_file_plays_its_scenario(tmp_path: Path) -> None:
+async def test_model_name_with_a_file_path_uses_that_scenario(tmp_path: Path) -> None:
     file = tmp_path / "trip.yaml"
     file.write_text("name: other\nmodel: {context_window: 9000}\nrules: [{text: Ahoy}]\n")
     client, model = ScriptedModel(clock=ManualClock(), reads_files=True), f"scripted:{file}"

@@ -9,7 +9,7 @@ from perdure.secrets.vault import SERVICE, drop_from_keyring
 from tests.fakes.memory_keyring import MemoryKeyring, memory_keyring
 
 
-def test_dropped_keyring_account_is_reported_as_removed() -> None:
+def test_deleted_keyring_key_is_reported_as_removed() -> None:
     with memory_keyring() as keyring:
         keyring.kept[SERVICE, "openai"] = "value"
         assert drop_from_keyring("openai") == "removed"

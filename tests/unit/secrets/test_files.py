@@ -12,12 +12,12 @@ from perdure.secrets.shapes import finds
 
 
 @pytest.mark.parametrize("name", ["db_password", "SMTP_PASS", "apiKey", "Passwort", "credentials"])
-def test_field_with_secret_name_contains_a_secret(name: str) -> None:
+def test_secret_field_name_matches_the_secret_pattern(name: str) -> None:
     assert re.search(NAME, name, re.IGNORECASE)
 
 
 @pytest.mark.parametrize("name", ["bypass", "author", "compass", "monkey", "passage"])
-def test_field_without_a_secret_name_contains_no_secret(name: str) -> None:
+def test_ordinary_field_name_does_not_match_the_secret_pattern(name: str) -> None:
     assert re.search(NAME, name, re.IGNORECASE) is None
 
 

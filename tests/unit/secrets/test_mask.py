@@ -24,7 +24,7 @@ def test_every_secret_of_a_text_is_masked() -> None:
     assert shown.startswith(f"first {MASK}, then")
 
 
-def test_field_with_secret_name_is_always_masked() -> None:
+def test_value_of_a_secret_field_is_always_masked() -> None:
     value = {"password": "plain", "n": 1, "list": [{"api_key": "abcdefgh"}], "note": "fine"}
     assert masked_value(value) == {
         "password": MASK,

@@ -10,7 +10,7 @@ from perdure.secrets.pasted_keys import apply_paste_policy
 TOKEN = "ghp_" + "a1B2c3D4" * 5
 
 
-def test_paste_policy_warn_does_not_change_the_text() -> None:
+def test_text_is_unchanged_under_paste_policy_warn() -> None:
     found = apply_paste_policy(f"use {TOKEN}", "warn", "the message")
     assert found.text == f"use {TOKEN}"
     assert found.kinds == ("github-token",)

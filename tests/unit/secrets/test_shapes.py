@@ -59,7 +59,7 @@ def test_value_in_quotation_marks_is_found_even_without_digits(text: str, value:
 
 
 @pytest.mark.parametrize("text", ["api_key=“$KEY”", "PASSWORD=“${X}”", "passwd: “the word after”"])
-def test_quoted_reference_or_prose_is_not_a_secret(text: str) -> None:
+def test_quoted_reference_or_phrase_is_not_a_password(text: str) -> None:
     assert found(text) == {}
 
 

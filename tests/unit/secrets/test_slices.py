@@ -74,7 +74,7 @@ def test_secret_pattern_is_not_tried_without_its_keyword(
     assert len([shape for shape in tried if "cookie" in shape]) <= 4  # in two slices at most
 
 
-def test_kind_search_and_full_search_find_the_same_kinds(
+def test_search_for_kinds_finds_the_kinds_of_all_secrets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shapes, "SLICE", 256)
@@ -132,7 +132,7 @@ def test_secret_patterns_that_ignore_case_are_in_lower_case() -> None:
         assert letters == letters.lower(), shape
 
 
-def test_every_alternative_prefix_of_a_key_matches_the_prefix_filter() -> None:
+def test_every_variant_of_a_key_prefix_is_recognized() -> None:
     for begin in ("shpat", "shpca", "shppa", "shpss"):
         assert re.match(shapes.MARKED_BEGIN, f"{begin}_{'0' * 32}"), begin
 

@@ -20,7 +20,7 @@ def test_anthropic_client_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
         AnthropicMessages()
 
 
-async def test_provider_client_sends_no_values_from_the_environment(
+async def test_provider_client_ignores_environment_variables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "token-from-the-environment")
@@ -40,7 +40,7 @@ async def test_known_models_have_context_windows() -> None:
     await client.aclose()
 
 
-async def test_context_window_can_be_set_and_proxy_needs_no_key() -> None:
+async def test_context_window_of_a_custom_server_can_be_set() -> None:
     client = AnthropicMessages(base_url=ELSEWHERE, context_window=32_000)
     assert client.info("anthropic:my-model").context_window == 32_000
     await client.aclose()

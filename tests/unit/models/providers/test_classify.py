@@ -204,7 +204,7 @@ def test_undecodable_answer_counts_as_malformed() -> None:
         assert isinstance(model_error(odd, MODEL), MalformedResponse)
 
 
-def test_stream_without_end_is_unavailable_or_malformed() -> None:
+def test_stream_without_content_counts_as_malformed() -> None:
     error = ModelAPIError("x", "Streamed response ended without a `finish_reason`")
     assert isinstance(model_error(error, MODEL), ModelUnavailable)
     for empty in (error, UnexpectedModelBehavior("ended without content")):

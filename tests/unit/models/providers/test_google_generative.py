@@ -18,7 +18,7 @@ def test_google_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
         GoogleGenerative()
 
 
-async def test_provider_client_sends_no_values_from_the_environment(
+async def test_provider_client_ignores_environment_variables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "from-the-environment")
@@ -40,7 +40,7 @@ async def test_known_models_have_context_windows() -> None:
     await client.aclose()
 
 
-async def test_context_window_can_be_set_and_proxy_needs_no_key() -> None:
+async def test_context_window_of_a_custom_server_can_be_set() -> None:
     client = GoogleGenerative(base_url="http://127.0.0.1:9", context_window=32_000)
     assert client.info("google:my-model").context_window == 32_000
     await client.aclose()

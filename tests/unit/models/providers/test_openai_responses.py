@@ -24,7 +24,7 @@ async def test_known_models_have_context_windows() -> None:
     await client.aclose()
 
 
-async def test_context_window_can_be_set_and_private_server_needs_no_key() -> None:
+async def test_context_window_of_a_custom_server_can_be_set() -> None:
     client = OpenAIResponses(base_url="http://127.0.0.1:9/v1", context_window=32_000)
     assert client.info("openai-responses:my-model").context_window == 32_000
     await client.aclose()

@@ -51,7 +51,7 @@ async def body_sent(
     return body
 
 
-async def test_openai_gets_schema_in_both_of_its_apis() -> None:
+async def test_both_openai_clients_send_the_output_schema() -> None:
     body = await body_sent(OpenAICompatible, "openai:gpt-5")
     assert body["response_format"]["json_schema"]["schema"] == SCHEMA
     body = await body_sent(OpenAIResponses, "openai-responses:gpt-5", None, TOOL)

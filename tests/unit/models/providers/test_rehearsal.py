@@ -18,7 +18,7 @@ CLIENTS = [OpenAICompatible, OpenAIResponses, AnthropicMessages, GoogleGenerativ
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
-def test_rehearsal_logs_failure_only_if_answer_is_incomplete(
+def test_failed_rehearsal_of_a_client_is_logged(
     kind: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     def twin(transport: httpx2.AsyncBaseTransport) -> Any:

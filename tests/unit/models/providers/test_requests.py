@@ -42,7 +42,7 @@ def test_text_parts_are_sent_as_text() -> None:
     assert mapped(Message("context", (TextPart("recalled"),)), user("a")) == [["recalled", "a"]]
 
 
-def test_answer_keeps_text_and_calls() -> None:
+def test_answer_is_sent_with_text_and_tool_calls() -> None:
     first, second = mapped(user("x"), assistant("Reading.", tool_call("c", "t", {"a": 1})))
     assert first == ["x"]
     assert second == [wire.TextPart("Reading."), wire.ToolCallPart("t", {"a": 1}, "c")]
@@ -105,7 +105,7 @@ def test_media_of_a_tool_are_sent_after_its_results() -> None:
     ]
 
 
-def test_reasoning_is_omitted_from_provider_requests() -> None:
+def test_reasoning_of_an_earlier_answer_is_not_sent() -> None:
     assert mapped(user("x"), assistant(thinking("hm"), "yes"))[1] == [wire.TextPart("yes")]
 
 

@@ -18,7 +18,7 @@ ANSWER = ModelResponse(
 )
 
 
-def test_remembered_answer_contains_the_logged_arguments() -> None:
+def test_recalled_tool_call_has_the_arguments_of_the_log() -> None:
     rounds = RoundMemory()
     rounds.keep(MODEL, ANSWER)
     call = tool_call("c1", "read", {INVALID_JSON: '{"path": '})
@@ -39,7 +39,7 @@ def test_remembered_answer_of_another_model_is_not_used() -> None:
     assert rounds.recall(assistant(tool_call("c1", "read"))) is None
 
 
-def test_answer_without_calls_is_not_remembered() -> None:
+def test_round_memory_ignores_an_answer_without_tool_calls() -> None:
     rounds = RoundMemory()
     rounds.keep(MODEL, ModelResponse(parts=[ThinkingPart("hm", signature="s"), TextPart("Yes.")]))
     assert rounds.recall(assistant("Yes.", model=MODEL)) is None
@@ -53,7 +53,7 @@ def test_oldest_remembered_tool_rounds_are_dropped_first() -> None:
     assert [answer is not None for answer in known] == [False, True, True]
 
 
-def test_tagged_reasoning_is_dropped_and_surrogates_are_repaired() -> None:
+def test_reasoning_from_text_tags_is_not_recalled() -> None:
     rounds = RoundMemory()
     parts = [
         ThinkingPart("in the text", id="content"),
