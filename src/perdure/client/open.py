@@ -166,6 +166,11 @@ def check_address(address: str) -> str:
     Raises: ConfigError for an unknown scheme, a missing file name, or SQLite options in the
     address.
     """
+    if "\0" in address or not is_utf8(address):
+        raise ConfigError(
+            "the address of the store cannot hold a NUL character or half of a character pair: "
+            "remove it"
+        )
     scheme, colon, _ = address.partition(":")
     if scheme == ROUTES and colon:
         file_of(address)

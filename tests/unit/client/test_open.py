@@ -54,6 +54,12 @@ async def test_invalid_namespace_name_is_rejected(namespace: Any, told: str) -> 
             raise AssertionError("it was opened")
 
 
+@pytest.mark.parametrize("address", ["sqlite:///a\0.db", "jsonl:///\udcff", "routes:///\ud800"])
+async def test_address_with_unusable_characters_is_rejected(address: str) -> None:
+    with pytest.raises(ConfigError, match="cannot hold a NUL character or half of a"):
+        await open_store(address)
+
+
 async def test_custom_clock_and_random_source_are_used() -> None:
     async with open_store("memory:", clock=ManualClock(), random=SeededRandom()) as store:
         session = await store.create()
