@@ -116,7 +116,7 @@ def _fields(cron: str) -> tuple[tuple[int, ...], ...]:
     texts = cron.split()
     if len(texts) != len(_FIELDS):
         raise WrongArgument(
-            f"the cron expression {cron!r:.80} has {len(texts)} fields, and needs 5: minute, hour, "
+            f"the cron expression {cron!r:.80} needs 5 fields and has {len(texts)}: minute, hour, "
             'day of the month, month, day of the week, for example "0 9 * * mon-fri"',
             argument="cron",
         )
