@@ -8,9 +8,10 @@ import pytest
 
 import perdure
 from perdure import assistant, user
-from perdure.errors import ConfigError, EntryNotFound
+from perdure.errors import ConfigError, EntryNotFound, StoreUnavailable
 from tests.fakes.session_files import files_below
 from tests.fakes.session_tools import Operator, Pi
+from tests.fakes.unreadable import unreadable
 
 
 @pytest.mark.parametrize(("query", "tool"), [("", Operator), ("?dialect=pi", Pi)])
@@ -55,6 +56,16 @@ async def test_invalid_address_is_rejected(address: str) -> None:
     with pytest.raises(ConfigError):
         async with perdure.open(address):
             pass
+
+
+async def test_folder_that_cannot_be_read_is_reported_as_such(tmp_path: Path) -> None:
+    address = f"jsonl:///{tmp_path}/s"
+    async with perdure.open(address) as store:
+        await store.create(title="Trip")
+    folder = tmp_path / "s"
+    with unreadable(folder), pytest.raises(StoreUnavailable, match="this user may not read it"):
+        async with perdure.open(address) as store:
+            await store.recent()
 
 
 @pytest.mark.parametrize(("dialect", "other"), [("pi", "operator"), ("operator", "pi")])

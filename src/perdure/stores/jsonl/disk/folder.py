@@ -40,6 +40,7 @@ MOST_SIDE_BYTES = 2**28
 """Maximum number of bytes read from a side file; a partial answer is far smaller."""
 
 _NO_INNER_FOLDER = "it is not a folder; remove it"
+_UNREADABLE = "this user may not read it; check the owner and permissions of file and folder"
 _NO_FOLDER = "a file is in its place, and it is a folder of files; name another"
 
 
@@ -92,6 +93,8 @@ class Folder:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StoreFull(str(self.path)) from error
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            if _is_unreadable(self.path):
+                raise StoreUnavailable(str(self.path), _UNREADABLE) from error
             raise StoreReadOnly(str(self.path)) from error
         if error.errno in (errno.EEXIST, errno.ENOTDIR):
             if error.filename is not None and Path(error.filename).parent == self.inner:
@@ -263,6 +266,16 @@ class Folder:
         return self.locks.hold_lock(
             f"{kind}-{file_name_of(name)}", is_shared=is_shared, wait_s=wait_s
         )
+
+
+def _is_unreadable(folder: Path) -> bool:
+    try:
+        os.scandir(folder).close()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def file_name_of(name: str) -> str:
