@@ -65,14 +65,14 @@ def test_window_starts_at_first_kept_entry() -> None:
     assert window.state.compaction.id == compacted
 
 
-def test_compaction_without_kept_entry_starts_window() -> None:
+def test_window_begins_at_a_compaction_without_kept_entries() -> None:
     for first_kept in (None, EntryId("s/9"), EntryId("s/2"), EntryId("elsewhere/0")):
         log = TreeLog()
         log.extend(user("a"), user("b"), Compaction("so far", first_kept=first_kept), user("c"))
         assert [entry.seq for entry in log.window().entries] == [2, 3]
 
 
-def test_newest_compaction_can_restore_entries_hidden_by_an_earlier_compaction() -> None:
+def test_second_compaction_can_restore_entries_hidden_by_the_first() -> None:
     log = TreeLog()
     first, second = log.extend(user("a"), user("b"))
     log.extend(Compaction("one", first_kept=second), user("c"), Compaction("two", first_kept=first))
@@ -105,7 +105,7 @@ def test_undone_compaction_restores_the_window_of_the_previous_compaction() -> N
     assert window.state.compaction is None
 
 
-def test_branch_inherits_the_newest_settings_on_it() -> None:
+def test_newest_setting_on_a_branch_applies() -> None:
     log = TreeLog()
     log.extend(ModelChange("a:1"), ThinkingChange("low"), ModelChange("a:2"), user("x"))
     state = log.window().state

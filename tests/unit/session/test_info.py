@@ -184,7 +184,7 @@ def test_fork_inherits_the_title_but_not_the_turn_count() -> None:
     assert (info_of(named, origin).title, info_of(named, origin).cwd) == ("F", "there")
 
 
-def test_session_is_importing_until_last_part() -> None:
+def test_session_status_is_importing_until_the_last_part() -> None:
     first = ImportSource("pi", "f", "sha256-x", 0, 9, 1, 1, has_more=True)
     last = ImportSource("pi", "f", "sha256-y", 9, 9, 2, 1)
     assert info_with(new_side(last)).status == "active"
@@ -220,7 +220,7 @@ PLAIN_WORDS = (
 """Texts with a secret, but without a long word, a key prefix or a name such as "password"."""
 
 
-def test_stored_start_of_a_message_is_shown_without_its_secrets() -> None:
+def test_session_name_masks_secrets_in_the_stored_text() -> None:
     placed = [(text, secret) for _, text, secret in forms()]
     marked = [(f"use {key} now", key) for _, key in MARKED]
     for text, secret in (*PLAIN_WORDS, *placed, *CONTEXTS, *marked):

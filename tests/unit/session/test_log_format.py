@@ -65,7 +65,7 @@ def test_kind_is_documented_with_exactly_its_fields() -> None:
             assert fields_listed(kind) == {field.name: field.required for field in fields}
 
 
-def test_entry_kind_is_documented_as_in_or_outside_the_tree() -> None:
+def test_log_format_document_states_the_lane_of_each_kind() -> None:
     for kind in KINDS:
         with case(kind):
             lanes = {"tree": "Tree. ", "side": "Side"}
@@ -73,7 +73,7 @@ def test_entry_kind_is_documented_as_in_or_outside_the_tree() -> None:
             assert section(f"`{kind}`").startswith(expected)
 
 
-def test_unknown_kinds_are_not_documented() -> None:
+def test_log_format_document_describes_no_unknown_kind() -> None:
     described = re.findall(r"^### `(\w+)`$", TEXT, re.MULTILINE)
     assert sorted(described) == sorted(KINDS)
 

@@ -80,7 +80,7 @@ def test_unknown_part_is_kept_in_order() -> None:
     )
 
 
-def test_known_part_without_its_fields_is_unknown() -> None:
+def test_incomplete_message_part_is_read_as_unknown_part() -> None:
     message = decode_message(b'{"role":"user","parts":[{"type":"text"}]}')
     assert message.parts == (UnknownPart(msgspec.Raw(b'{"type":"text"}')),)
 
@@ -105,7 +105,7 @@ def test_value_that_is_not_a_message_is_rejected_by_the_decoder(body: bytes) -> 
         decode_message(body)
 
 
-def test_newer_version_is_refused_with_its_number() -> None:
+def test_message_of_a_newer_version_is_rejected() -> None:
     with pytest.raises(UnsupportedVersion, match="version 2"):
         decode_message(b'{"role":"user","parts":[]}', 2)
 

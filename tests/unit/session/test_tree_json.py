@@ -11,7 +11,7 @@ from perdure.session.tree import index_of, nodes_of, tree_json
 from tests.fakes.tree_log import TreeLog
 
 
-def test_tree_json_nests_with_roles_and_labels() -> None:
+def test_tree_json_contains_roles_labels_and_nested_children() -> None:
     log = TreeLog()
     log.append(user("a"))
     log.append(Compaction("b"))

@@ -42,7 +42,7 @@ def test_upgrade_does_not_change_the_body_it_is_given() -> None:
     assert old == {"text": "abc"}
 
 
-def test_newer_version_is_refused() -> None:
+def test_upgrade_of_a_newer_version_raises_unsupported_version() -> None:
     with pytest.raises(UnsupportedVersion) as caught:
         upgrade_body("note", 4, 3, {}, STEPS_OF_A_KIND)
     assert (caught.value.kind, caught.value.version, caught.value.supported) == ("note", 4, 3)

@@ -24,7 +24,7 @@ def state_of(*bodies: SideBody, foreign: tuple[int, ...] = (), mode: ConsentMode
     return flow_state(log, lambda entry: entry.seq not in foreign)
 
 
-def test_consent_of_this_user_is_applied_to_the_flow() -> None:
+def test_consent_mode_changed_by_this_user_takes_effect() -> None:
     state = state_of(ConsentChanged("me", "partial-access"), mode="no-access")
     assert state.consent == state.run.consent_state
     assert state.consent.mode == "partial-access"
@@ -52,7 +52,7 @@ def test_consent_changed_by_another_user_gives_no_access() -> None:
     assert state.is_place_in_force
 
 
-def test_suspended_consent_stays_recorded_in_the_flow() -> None:
+def test_withholding_consent_keeps_the_recorded_consent() -> None:
     state = state_of(mode="full-access")
     assert withheld(state).run == state.run
     assert (

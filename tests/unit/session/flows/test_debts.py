@@ -23,7 +23,7 @@ class Watched(Graph, frozen=True):
         return super().keys_from(id)
 
 
-def test_handoff_entry_reads_only_the_edges_of_one_node() -> None:
+def test_adding_a_handoff_reads_the_edges_of_one_node() -> None:
     ids = [f"n{n}" for n in range(300)]
     edges = tuple(FlowEdge(a, b) for a, b in pairwise(ids))
     log = FlowLog(Watched("line", tuple(FlowNode(id, "r") for id in ids), edges))

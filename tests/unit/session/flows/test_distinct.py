@@ -5,7 +5,7 @@ import msgspec
 from perdure.session.flows.distinct import Distinct, distinct
 
 
-def test_added_string_is_found_once_and_in_order() -> None:
+def test_repeated_string_is_added_once() -> None:
     grown = Distinct().plus("x").plus("y").plus("x")
     assert grown == ("x", "y")
     assert "y" in grown
@@ -31,14 +31,14 @@ def test_removal_of_strings_keeps_the_order_of_the_remaining_strings() -> None:
     assert "x" in three
 
 
-def test_extension_of_a_long_list_copies_no_lookup_table() -> None:
+def test_adding_a_string_does_not_copy_the_lookup_table() -> None:
     grown = Distinct()
     for n in range(500):
         grown = grown.plus(str(n))
     assert grown.places is Distinct.plus(grown, "more").places
 
 
-def test_repetitions_in_a_plain_tuple_are_kept() -> None:
+def test_repeated_strings_of_a_plain_tuple_are_kept() -> None:
     assert distinct(("x", "x")) == ("x", "x")
     assert distinct(("x", "x")).plus("y").plus("y") == ("x", "x", "y")
     assert distinct(grown := Distinct(("x",))) is grown

@@ -51,7 +51,7 @@ def test_addition_to_an_edge_history_does_not_change_the_original() -> None:
     assert after(one, "y", "lost") == {"a=>b": ("x", "y", "lost")}
 
 
-def test_adding_artifacts_keeps_repetitions_in_a_plain_tuple() -> None:
+def test_repeated_artifacts_of_a_plain_tuple_are_kept() -> None:
     received: Along = {"a=>b": ("x", "x")}
     assert after(after(received, "x", "y"), "z") == {"a=>b": ("x", "x", "y", "z")}
 
@@ -83,7 +83,7 @@ def test_edge_of_item_is_found_without_reading_all_edges() -> None:
     assert newest_edge_with(unread, "nothing") is None
 
 
-def test_newest_edge_lookup_ignores_other_copies_of_the_history() -> None:
+def test_edge_lookup_uses_the_given_copy_of_the_history() -> None:
     one = after({}, "x")
     left, right = after(one, "l", key="b=>c"), after(one, "x", key="b=>c")
     found = [newest_edge_with(each, "x") for each in (one, left, right)]

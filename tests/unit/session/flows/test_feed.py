@@ -93,7 +93,7 @@ def test_call_that_never_ran_is_shown_with_outcome() -> None:
     assert told(tool_done("c1", succeeded=False)) == [("tool-error", "read_file\nno such file")]
 
 
-def test_compaction_without_a_start_is_not_in_the_feed() -> None:
+def test_compaction_without_a_model_call_is_not_in_the_feed() -> None:
     begun = ledger.ModelCalled(1, "p:m", purpose="summary")
     assert [type for type, _ in told(begun)] == ["tool"]
     assert [type for type, _ in told(begun, Compaction("all of it"))] == ["tool-success"]

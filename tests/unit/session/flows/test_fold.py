@@ -25,7 +25,7 @@ def closed() -> FlowLog:
     return log.add(kinds.ForwardPassClosed("end"))
 
 
-def test_entry_that_is_not_about_the_flow_changes_only_the_head() -> None:
+def test_unrelated_entry_changes_only_the_head_of_the_flow() -> None:
     log = FlowLog(LINE)
     before = log.run
     log.add(kinds.HandoffAwaited("a"))
@@ -56,7 +56,7 @@ def test_node_waits_for_person_and_resumes_with_answer() -> None:
     assert not log.run.pending_human_inputs
 
 
-def test_node_that_waits_or_hands_over_clears_the_stop_request() -> None:
+def test_stop_request_is_removed_after_the_node_stops() -> None:
     log = FlowLog(LINE).claim("owner-intake").add(kinds.StopAsked("owner", "me"))
     assert log.state.stopping == ("owner",)
     log.add(kinds.NodeParked("owner-intake", "owner", "autonomous-abort"))
@@ -65,7 +65,7 @@ def test_node_that_waits_or_hands_over_clears_the_stop_request() -> None:
     assert log.hand("owner-intake", "a").state.stopping == ()
 
 
-def test_node_waiting_for_consent_runs_after_it_is_continued() -> None:
+def test_node_continues_after_waiting_for_consent() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     log.add(
         kinds.NodeParked("owner-intake", "owner", "consent"), kinds.NodeContinued("owner-intake")
@@ -108,7 +108,7 @@ def test_consent_grants_are_stored_until_they_are_revoked() -> None:
     assert log.run.consent_state.bash.allowed_commands == {}
 
 
-def test_repair_request_is_stored_until_its_node_makes_a_handoff() -> None:
+def test_handoff_of_a_node_removes_the_repair_request() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     repair = kinds.RepairAsked("owner-intake", "owner", "missing_block", "none", "write one", 2)
     assert log.add(repair).state.repairs == {"owner-intake": repair}
@@ -124,7 +124,7 @@ def test_repair_request_is_stored_until_its_node_makes_a_handoff() -> None:
         kinds.ForwardPassClosed("owner-intake"),
     ],
 )
-def test_next_signal_of_a_role_clears_the_repair_request(end: SideBody) -> None:
+def test_valid_signal_of_a_role_clears_the_repair_request(end: SideBody) -> None:
     log = FlowLog(LINE).claim("owner-intake")
     repair = kinds.RepairAsked("owner-intake", "owner", "missing_block", "none", "write one", 2)
     assert log.add(repair, end).state.repairs == {}
@@ -133,7 +133,7 @@ def test_next_signal_of_a_role_clears_the_repair_request(end: SideBody) -> None:
 @pytest.mark.parametrize(
     "end", [kinds.ImprovementParked("owner", "prompt-human"), kinds.FindingsMade("owner", "f.md")]
 )
-def test_finished_or_waiting_review_clears_the_repair_request(end: SideBody) -> None:
+def test_finished_review_clears_the_repair_request(end: SideBody) -> None:
     log = FlowLog(LINE).claim("owner-intake").add(kinds.ForwardPassClosed("owner-intake"))
     repair = kinds.RepairAsked("owner", "owner", "missing_block", "none", "write one", 2)
     assert log.add(repair).state.repairs == {"owner": repair}
@@ -161,7 +161,7 @@ def test_flow_with_one_role_gets_a_single_role_review() -> None:
     assert phase(log.add(kinds.ForwardPassClosed("end"))).single_role
 
 
-def test_reviews_of_a_closed_flow_reach_every_phase() -> None:
+def test_improvement_entries_update_the_state_of_the_flow() -> None:
     log = closed().add(kinds.ImprovementChosen("parallel", "me", "improvement.yaml", LINE))
     assert (log.run.status, phase(log).status) == ("running", "running")
     log.add(kinds.ImprovementClaimed("a", FLOW))
@@ -182,7 +182,7 @@ def test_reviews_of_a_closed_flow_reach_every_phase() -> None:
     assert (log.run.status, phase(log).status) == ("completed", "completed")
 
 
-def test_role_keeps_session_and_configuration() -> None:
+def test_flow_state_contains_session_and_model_of_a_role() -> None:
     log = FlowLog(LINE).claim("owner-intake")
     log.add(kinds.RoleConfigured("a", "echo:hi", skills=("search",)))
     assert log.state.sessions == {"owner": f"{FLOW}__owner"}

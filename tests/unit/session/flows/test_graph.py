@@ -39,7 +39,7 @@ def test_invalid_role_instances_are_rejected(name: str) -> None:
     assert not is_role(name)
 
 
-def test_base_role_of_an_instance_has_no_number() -> None:
+def test_base_role_is_the_instance_name_without_its_number() -> None:
     assert base_role("tech-lead_2") == "tech-lead"
     assert base_role("owner") == "owner"
 

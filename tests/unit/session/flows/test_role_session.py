@@ -88,7 +88,7 @@ def test_session_is_active_during_open_turn() -> None:
     assert not session_of(started, ledger.TurnFinished("stop")).is_active
 
 
-def test_compaction_is_archived_with_replaced_messages() -> None:
+def test_messages_replaced_by_a_compaction_are_archived() -> None:
     compaction = Compaction("all of it", reason="threshold", tokens_after=0)
     found = session_of(user("Go."), notes.NodeEntered("plan"), assistant("Ok."), compaction)
     replacement = {"role": "user", "content": "all of it"}

@@ -18,7 +18,7 @@ def entry(seq: int, body: SideBody, about: int | None = None) -> Entry:
     return Entry(StreamId("s"), seq, "side", None, named, 0, new.kind, new.v, new.body)
 
 
-def test_answered_questions_and_recorded_session_ends_are_closed() -> None:
+def test_answered_questions_are_not_listed_as_open() -> None:
     asked = [entry(0, Question("approval", "?", ())), entry(1, Question("approval", "?", ()))]
     ends = [entry(2, SessionEnded()), entry(3, SessionEnded())]
     closing = [entry(4, Answer("yes", "me"), 0), entry(5, EpisodeRecorded(0, 0, 0), 3)]
@@ -27,7 +27,7 @@ def test_answered_questions_and_recorded_session_ends_are_closed() -> None:
     assert unclosed(notes, SessionEnded.kind) == ends[:1]
 
 
-def test_answer_in_another_stream_closes_no_question() -> None:
+def test_answer_in_another_stream_leaves_the_question_open() -> None:
     asked = entry(0, Question("approval", "?", ()))
     forged = msgspec.structs.replace(entry(0, Answer("yes", "me"), 0), stream=StreamId("other"))
     assert unclosed([asked, forged], Question.kind) == [asked]

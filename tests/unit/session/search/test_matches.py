@@ -25,7 +25,7 @@ from perdure.session.search.query import Phrase, sought_in
         ('"a b"*', "a bc a", (1,)),
     ],
 )
-def test_phrase_counts_of_a_text_match_the_query(
+def test_query_phrases_are_counted_in_a_text(
     query: str, text: str, counts: tuple[int, ...] | None
 ) -> None:
     assert counts_in(text.split(), sought_in(query)) == counts

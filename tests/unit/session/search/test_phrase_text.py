@@ -17,7 +17,7 @@ _PHRASES = st.builds(
 
 
 @pytest.mark.parametrize("query", ['"a a"', "a*", '"ab a"*', "a b NOT ab", "x OR ba"])
-def test_joined_and_listed_words_have_equal_phrase_counts(query: str) -> None:
+def test_query_phrase_count_is_equal_in_text_and_word_list(query: str) -> None:
     sought, terms = sought_in(query), ["a", "a", "a", "ab", "a", "b", "aba", "ba"]
 
     assert counts_in_joined(join_terms(terms), sought) == counts_in(terms, sought)
@@ -25,7 +25,7 @@ def test_joined_and_listed_words_have_equal_phrase_counts(query: str) -> None:
 
 @given(terms=st.lists(_WORDS, max_size=12), phrase=_PHRASES)
 @settings(max_examples=50)
-def test_any_joined_and_listed_words_have_equal_phrase_counts(
+def test_random_phrase_count_is_equal_in_text_and_word_list(
     terms: list[str], phrase: Phrase
 ) -> None:
     text, sought = join_terms(terms), Sought(((phrase,),))

@@ -90,7 +90,7 @@ def test_searchable_kinds_have_text(new: NewEntry, expected: Searchable) -> None
         NewEntry("opaque", b"\xff"),
     ],
 )
-def test_kind_without_text_is_not_searchable(new: NewEntry) -> None:
+def test_entry_without_text_is_not_searchable(new: NewEntry) -> None:
     assert searchable_of(entry(new)) is None
 
 

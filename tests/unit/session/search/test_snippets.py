@@ -51,7 +51,7 @@ def test_snippet_is_the_place_with_the_largest_number_of_different_phrases() -> 
     assert "moon" in marked(snippet(text, "tide moon"))
 
 
-def test_white_space_is_collapsed_and_marks_still_match() -> None:
+def test_snippet_marks_match_after_white_space_is_collapsed() -> None:
     found = snippet("a \n\n tide\t\ttable\n b", '"tide table"')
 
     assert found == Snippet("a tide table b", ((2, 12),))
@@ -69,7 +69,9 @@ def test_snippet_without_match_is_start_of_text() -> None:
 
 
 @pytest.mark.parametrize("word", ["needle", "n\u00e9\u00e9dle"])
-def test_snippet_marks_phrase_across_slices(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snippet_marks_a_phrase_that_spans_two_slices(
+    word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("perdure.session.search.snippets._SLICE", 8)
     for before in range(20):
         found = snippet(f"{'x ' * before}{word} in {word} hay", f'"{word} in {word}"')

@@ -59,7 +59,7 @@ def test_non_ascii_characters_that_fold_to_ascii_are_recognized() -> None:
 
 
 @given(st.text())
-def test_search_words_occur_in_folded_or_lower_case_text(text: str) -> None:
+def test_every_search_word_occurs_in_the_normalized_text(text: str) -> None:
     folded = folded_runs(text)
     written = text.encode().lower().decode()  # which leaves all but ASCII as it is
     assert all(term in folded or (term.isascii() and term in written) for term in terms(text))
@@ -90,7 +90,7 @@ LATIN = st.characters(max_codepoint=0x17F) | st.sampled_from("“”—ß\u2019\
 
 
 @given(st.lists(LATIN, max_size=20).map("".join), st.sampled_from([1, 2, LONGEST, LONGEST + 1]))
-def test_latin_text_gives_the_same_words_with_and_without_positions(text: str, times: int) -> None:
+def test_splitting_with_and_without_positions_gives_the_same_words(text: str, times: int) -> None:
     assert terms(text * times) == [word.term for word in words(text * times)]
 
 

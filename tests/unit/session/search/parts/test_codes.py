@@ -37,7 +37,7 @@ def test_frequent_words_have_shorter_sorted_codes() -> None:
 
 
 @pytest.mark.parametrize("first", [0, 191, 192, 12_479, 12_480, 798_911, 798_912, MOST_WORDS - 3])
-def test_numbers_and_codes_are_converted_both_ways(first: int) -> None:
+def test_word_numbers_round_trip_through_their_codes(first: int) -> None:
     codes = [code_of(number) for number in range(first, first + 3)]
 
     assert [number_of(code) for code in codes] == list(range(first, first + 3))
@@ -47,13 +47,13 @@ def test_numbers_and_codes_are_converted_both_ways(first: int) -> None:
 
 
 @pytest.mark.parametrize("number", [-1, 2**31])
-def test_number_without_a_code_raises_damage(number: int) -> None:
+def test_number_outside_the_code_range_raises_damage(number: int) -> None:
     with pytest.raises(DAMAGE):
         code_of(number)
 
 
 @pytest.mark.parametrize("begin", [b"", b"\xc0", b"\xff\xff"])
-def test_codes_of_damaged_text_contain_all_its_bytes(begin: bytes) -> None:
+def test_splitting_damaged_text_into_codes_loses_no_byte(begin: bytes) -> None:
     assert b"".join(codes_in(begin + b"\1\2\xc0\xff")) == begin + b"\1\2\xc0\xff"
 
 
@@ -85,7 +85,7 @@ def test_overlapping_occurrences_of_a_phrase_are_counted() -> None:
     assert count("a", "c", is_prefix=True) == 0
 
 
-def test_code_that_is_a_prefix_of_another_code_is_not_counted() -> None:
+def test_words_with_a_common_code_prefix_are_counted_separately() -> None:
     codes = {"a": b"\1", "b": b"\1\xc0", "c": b"\1\xc0\xff"}
     text = said(codes, "b a c a b b a")
 
@@ -96,7 +96,7 @@ def test_code_that_is_a_prefix_of_another_code_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize(("first", "last"), EDGES)
-def test_prefix_phrase_counts_only_codes_in_the_prefix_range(first: int, last: int) -> None:
+def test_prefix_search_counts_only_words_in_the_code_range(first: int, last: int) -> None:
     some = sorted(
         {number + more for number in (first, last) for more in (-65, -64, -1, 0, 1, 64, 65)}
     )

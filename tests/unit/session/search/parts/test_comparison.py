@@ -62,7 +62,7 @@ def test_order_of_filter_keys_is_ignored() -> None:
     assert not is_same(again, None)
 
 
-def test_wrong_frequencies_and_places_are_reported() -> None:
+def test_wrong_word_frequencies_in_an_index_part_are_reported() -> None:
     texts = [text(number, "tide " * (1 + number % 3) + f"number{number}") for number in range(40)]
     part = make_part(texts)
 

@@ -69,7 +69,7 @@ def test_invalid_index_page_raises_damage() -> None:
 
 
 @pytest.mark.parametrize("name", ["read", "", "s p a c e", "a\nb", "\ud800"])
-def test_filter_keys_of_roles_and_tools_are_not_words(
+def test_filter_keys_are_never_treated_as_words(
     name: str,
 ) -> None:
     for key in (role_key("user"), tool_key(name)):

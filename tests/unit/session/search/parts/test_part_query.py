@@ -9,7 +9,7 @@ from perdure.session.search.query import sought_in
 from tests.fakes.parts import fitting, found_in, text
 
 
-def test_query_looks_up_words_filters_and_prefixes() -> None:
+def test_lookup_keys_of_a_query_include_words_and_filters() -> None:
     asked = Asked(sought_in('tide "old moon ri"* NOT "x y"'), [["#ruser", "#rtool"], []])
 
     assert asked.keys == sorted(["tide", "old", "moon", "x", "y", "#ruser", "#rtool"])

@@ -23,9 +23,7 @@ from perdure.session.search.parts.sizes import (
         (0, 2 * MOST_LOOSE, True),
     ],
 )
-def test_indexing_is_due_if_too_many_texts_would_have_to_be_scanned(
-    behind: int, loose: int, due: bool
-) -> None:
+def test_indexing_is_due_after_enough_unindexed_texts(behind: int, loose: int, due: bool) -> None:
     assert is_due(behind, loose) == due
 
 
