@@ -321,7 +321,7 @@ async def test_message_with_wrong_part_type_is_not_sent() -> None:
     assert chat.status == "idle"
 
 
-def test_every_public_type_is_checked() -> None:
+def test_every_public_type_is_covered_by_the_argument_tests() -> None:
     for name in PUBLIC[perdure]:
         value = getattr(perdure, name)
         if not isinstance(value, type) or issubclass(value, perdure.errors.PerdureError):

@@ -105,7 +105,7 @@ def test_in_memory_store_and_chat_load_no_database_or_provider() -> None:
     assert not HEAVY & loaded
 
 
-def test_opening_store_loads_neither_contexts_nor_turns() -> None:
+def test_opening_a_store_does_not_load_the_turn_modules() -> None:
     loaded = loaded_by(
         "import asyncio, perdure\n"
         "async def first() -> None:\n"

@@ -92,7 +92,7 @@ def test_types_module_and_perdure_export_different_names() -> None:
     assert not named & {name for name in dir(perdure) if name[0].isupper()}
 
 
-def test_raw_data_returns_the_original_json() -> None:
+def test_raw_json_of_a_custom_entry_is_returned_unchanged() -> None:
     given = b'{"n": 123456789012345678901234, "n": 1.0}'
     with blocking.open("memory:") as store:
         entry = store.create().append(perdure.Custom("mine", raw_json=given))

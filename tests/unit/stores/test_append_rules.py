@@ -129,14 +129,14 @@ def test_entry_outside_the_tree_with_an_invalid_reference_is_rejected(about: str
         admitted(new_side(Label("x"), EntryId(about)))
 
 
-def test_entry_kind_with_the_wrong_lane_field_is_rejected() -> None:
+def test_entry_in_the_wrong_lane_is_rejected() -> None:
     for kind, body in BODIES.items():
         other = NewEntry(kind, b"{}", lane="side" if body.lane == "tree" else "tree")
         with pytest.raises(InvalidEntry, match="lane"):
             admitted(other, state=state_at(open_turn=3), lease=LEASE)
 
 
-def test_entry_with_an_invalid_lane_field_is_rejected() -> None:
+def test_entry_in_an_unknown_lane_is_rejected() -> None:
     with pytest.raises(InvalidEntry, match="lane"):
         admitted(msgspec.structs.replace(new_tree(user("x")), lane="middle"))
 
@@ -250,7 +250,7 @@ def test_new_fork_inherits_the_session_info_of_the_origin() -> None:
     assert (info.first_text, info.parent) == ("hi", "o")
 
 
-def test_fork_without_shared_messages_has_no_first_text() -> None:
+def test_fork_before_the_root_counts_no_messages() -> None:
     info = initial_state(fork_at(None, 4), GENESIS, shared(0), sees).info
 
     assert (info.messages, info.first_text) == (0, None)

@@ -116,7 +116,7 @@ def test_first_hash_of_a_fork_contains_the_hash_of_its_origin() -> None:
     )
 
 
-def test_hashes_match_those_of_stored_logs() -> None:
+def test_hashes_of_the_log_format_never_change() -> None:
     """The hashes are fixed here: a changed hash would make every existing log appear damaged."""
     digest = body_digest(ENTRY.body, SALT)
 

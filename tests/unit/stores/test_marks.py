@@ -120,6 +120,6 @@ async def test_endorsed_entry_is_trusted_until_it_changes() -> None:
     assert not TRUSTED.endorsements(entries)
 
 
-def test_trusted_store_adds_no_marks_to_a_commit() -> None:
+def test_commit_to_a_trusted_store_is_unchanged() -> None:
     commit = Commit(writes=(Write(stream=S, entries=(new_side(STARTED),)),), at=1)
     assert TRUSTED.with_marks(commit) is commit

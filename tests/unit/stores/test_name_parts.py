@@ -66,7 +66,7 @@ def test_short_name_query_is_answered_by_the_index_alone() -> None:
     assert all(may_have(info, query) for query in ("P", "AN", "the trip", "D-7", ""))
 
 
-def test_long_session_names_and_long_queries_have_few_index_parts() -> None:
+def test_long_names_and_queries_use_a_limited_number_of_parts() -> None:
     within, beyond = named("x" * MOST_CHARACTERS), named("y" * (MOST_CHARACTERS + 1))
     assert LONG_NAME not in parts_of(within)
     assert parts_of(beyond) == {LONG_NAME, b"id-7", b"d-7", b"-7", b"7"}

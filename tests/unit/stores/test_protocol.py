@@ -9,7 +9,7 @@ from perdure.stores.protocol import durability_of
 
 
 @pytest.mark.parametrize("text", ["full", "normal"])
-def test_durability_is_found_by_name(text: str) -> None:
+def test_valid_durability_name_is_accepted(text: str) -> None:
     assert durability_of(text) == text
 
 

@@ -25,6 +25,6 @@ def test_content_that_no_entry_references_is_rejected(entries: tuple[NewEntry, .
         check_contents((OTHER,), entries)
 
 
-def test_contents_without_a_reference_are_excluded() -> None:
+def test_contents_without_a_reference_are_not_returned() -> None:
     assert named_contents((OTHER, CONTENT), (SILENT, NAMES)) == (CONTENT,)
     assert named_contents((OTHER, CONTENT), ()) == ()

@@ -43,5 +43,5 @@ def test_malformed_entry_is_rejected(new: NewEntry, why: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "is_one"), [("x", True), ("", False), ("\ud800", False)])
-def test_entry_name_must_be_encodable_text(text: str, is_one: bool) -> None:
+def test_empty_or_unencodable_entry_name_is_invalid(text: str, is_one: bool) -> None:
     assert is_text(text) == is_one

@@ -14,7 +14,7 @@ def test_hash_equals_output_of_b2sum() -> None:
     assert content_fact(b"abc") == f"3 bytes, blake2b-256 {expected}"
 
 
-def test_approval_digest_changes_with_arguments_and_facts() -> None:
+def test_approval_digest_differs_for_different_arguments_or_facts() -> None:
     digests = {digest_of("h", {"a": "b"}), digest_of("i", {"a": "b"}), digest_of("h", {"a": "c"})}
     assert len(digests | {digest_of("h", None), digest_of(None, {})}) == 5
     assert digest_of("h", {"a": "1", "b": "2"}) == digest_of("h", {"b": "2", "a": "1"})

@@ -21,13 +21,13 @@ def call_in(folder: Path, path: str = "a.txt", permissions: Permissions | None =
     return ToolCall("c", "write_file", args, "s", "", 1, folder, permissions or Permissions())
 
 
-def test_call_outside_the_workspace_is_reported_as_a_problem(tmp_path: Path) -> None:
+def test_call_with_a_path_outside_the_workspace_is_denied(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to("/etc")
     found = bound_of(write_file, call_in(tmp_path, "out/a.txt"), "helper")
     assert isinstance(found.problem, ToolDenied)
 
 
-def test_approval_becomes_stale_if_arguments_file_permissions_or_agent_change(
+def test_approval_becomes_stale_after_a_relevant_change(
     tmp_path: Path,
 ) -> None:
     call = call_in(tmp_path)

@@ -269,7 +269,7 @@ async def test_stop_iteration_raised_by_a_synchronous_tool_is_an_error() -> None
         await result_of(f)
 
 
-def test_tool_with_needs_approval_asks_except_in_plan_mode() -> None:
+def test_needs_approval_is_respected_even_in_auto_mode() -> None:
     @tool(needs_approval=True)
     def book(hotel: str) -> str:
         return hotel
@@ -295,7 +295,7 @@ def test_needs_approval_function_decides_by_arguments() -> None:
     assert decisions == {1: "run", 0: "ask", 50: "ask"}  # at 0 the function raises
 
 
-def test_needs_approval_receives_default_arguments() -> None:
+def test_default_arguments_are_passed_to_needs_approval() -> None:
     def is_long(hotel: str, nights: int) -> bool:
         return nights > 2
 
@@ -307,7 +307,7 @@ def test_needs_approval_receives_default_arguments() -> None:
     assert judge_call(book, {"hotel": "Aurora", "nights": 3}, Permissions()).decision == "ask"
 
 
-def test_error_in_needs_approval_requires_approval(
+def test_approval_is_required_if_needs_approval_raises_an_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def is_large(amount: int) -> bool:
@@ -374,7 +374,7 @@ def test_invalid_needs_approval_function_is_rejected() -> None:
             tool(needs_approval=condition)(pay)
 
 
-def test_class_without_known_parameters_is_refused() -> None:
+def test_type_with_unknown_parameters_cannot_be_a_tool() -> None:
     with pytest.raises(WrongArgument, match="int cannot be a tool: Python does not know its param"):
         tool(int)
 

@@ -16,7 +16,7 @@ def test_text_before_the_first_section_is_the_summary() -> None:
     assert parse_docstring(f).summary == "Send a mail.\n\nIt goes out at once."
 
 
-def test_each_argument_has_its_text_on_one_line() -> None:
+def test_argument_description_is_joined_into_one_line() -> None:
     def f() -> None:
         """Do it.
 

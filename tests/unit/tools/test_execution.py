@@ -94,7 +94,7 @@ async def test_tool_error_is_reported_to_model(
     assert run.output == ToolOutput(text, is_error=True)
 
 
-async def test_code_of_another_perdure_error_is_preserved() -> None:
+async def test_error_code_of_a_perdure_error_is_kept() -> None:
     run = await run_of(raising(SessionNotFound("s9")))
     assert (run.outcome, run.error_code) == ("error", "session_not_found")
 
@@ -209,7 +209,7 @@ HANDLERS: tuple[Callable[..., None], ...] = (
 
 
 @pytest.mark.parametrize("handler", HANDLERS)
-def test_exit_by_a_signal_during_a_tool_is_raised(handler: Callable[..., None]) -> None:
+def test_signal_during_a_tool_call_exits_the_program(handler: Callable[..., None]) -> None:
     async def act() -> str:
         signal.raise_signal(signal.SIGTERM)
         return "acted"

@@ -125,7 +125,7 @@ def test_pydantic_field_in_a_dataclass_is_rejected() -> None:
         output_of(of)
 
 
-def test_validation_error_of_the_type_is_problem_of_answer() -> None:
+def test_validation_error_of_the_output_type_is_reported() -> None:
     class Even(msgspec.Struct):
         n: int
 

@@ -78,7 +78,7 @@ def test_each_approval_mode_gives_the_expected_decision_for_each_action(
     assert found == decisions
 
 
-def test_impossible_call_is_refused_without_asking() -> None:
+def test_invalid_or_denied_call_is_refused_without_asking() -> None:
     for args, code in (({"what": "doomed"}, "tool_denied"), ({"what": 1}, "invalid_arguments")):
         ruling = judge_call(spec_of(), args, mode("ask"))
         assert (ruling.decision, ruling.error_code) == ("refuse", code)
@@ -127,7 +127,7 @@ def test_question_shows_no_control_characters() -> None:
     assert ruling.text.isprintable()
 
 
-def test_configuration_only_arguments_from_a_model_are_dropped() -> None:
+def test_model_cannot_set_configuration_only_arguments() -> None:
     spec = spec_of(config_only=frozenset(("cwd", "env")))
     args: dict[str, object] = {
         "what": "x",
@@ -150,6 +150,6 @@ def test_every_approval_mode_has_a_decision_for_every_action() -> None:
         assert set(rules.actions) == {"fs_write", "process", "egress", "os"}
 
 
-def test_tool_without_examine_function_cannot_be_always_allowed() -> None:
+def test_call_without_an_examine_function_gives_no_grant() -> None:
     spec = msgspec.structs.replace(spec_of(), examine=None)
     assert judge_call(spec, {"what": "x"}, mode("ask")).grant is None

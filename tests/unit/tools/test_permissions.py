@@ -51,7 +51,7 @@ def test_permissions_round_trip_as_json() -> None:
         {"search_endpoint": "https://example.com", "search_credential": "plain"},
     ],
 )
-def test_impossible_or_unsafe_permissions_are_rejected(wrong: dict[str, Any]) -> None:
+def test_invalid_or_unsafe_permissions_are_rejected(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as refused:
         Permissions(**wrong)
     assert KEY not in str(refused.value)
@@ -72,7 +72,7 @@ def test_command_timeout_is_positive_and_at_most_two_minutes(seconds: float) -> 
         Permissions(command_timeout_s=seconds)
 
 
-def test_local_search_engine_must_be_allowed() -> None:
+def test_local_search_engine_is_accepted_if_allowed() -> None:
     endpoint = "http://127.0.0.1:8080/search"
     assert Permissions(search_endpoint=endpoint, is_search_local=True).search_endpoint == endpoint
 

@@ -10,7 +10,7 @@ from perdure.errors import ToolUnavailable
 from perdure.tools.processes import ProcessResult, exit_report, program_of, small_environment
 
 
-def test_only_needed_variables_are_inherited(tmp_path: Path) -> None:
+def test_program_inherits_only_needed_environment_variables(tmp_path: Path) -> None:
     inherited = {
         "PATH": f"/usr/bin:.:bin:{tmp_path}/bin::/bin",
         "HOME": "/home/x",

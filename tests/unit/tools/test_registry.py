@@ -50,7 +50,7 @@ def test_tool_registry_can_be_restricted_but_not_extended() -> None:
         registry.restrict(["look"]).restrict(["send"])
 
 
-def test_declaration_has_the_fields_of_a_model_request() -> None:
+def test_tool_declaration_has_name_description_and_parameters() -> None:
     (declaration,) = registry_of([send]).declarations()
     told = ToolDeclaration(*declaration)
     assert (told.name, told.description, told.parameters) == (

@@ -22,6 +22,6 @@ def test_written_text_is_read_back_as_the_same_text() -> None:
     assert written(value) == 'a: word\nb: "no"\nc: |\n  two\n  lines\n'
 
 
-def test_repeated_value_is_written_in_full() -> None:
+def test_repeated_value_is_written_without_yaml_aliases() -> None:
     shared = ["x"]
     assert written([shared, shared]) == "- - x\n- - x\n"

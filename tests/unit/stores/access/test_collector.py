@@ -90,7 +90,7 @@ def test_objects_frozen_by_the_program_stay_frozen() -> None:
 
 
 @pytest.mark.usefixtures("thawed")
-def test_frozen_objects_are_counted_only_after_loading() -> None:
+def test_frozen_objects_are_not_counted_if_nothing_was_loaded() -> None:
     called: list[object] = []
     sys.setprofile(lambda _, event, which: called.append(which) if event == "c_call" else None)
     try:

@@ -157,7 +157,7 @@ async def test_late_watch_gets_snapshot_then_events(worker: Process, other: Proc
     assert [type(event) for event in got] == [Snapshot, LiveEvent]
 
 
-async def test_last_events_can_be_read_before_call_ends(worker: Process, other: Process) -> None:
+async def test_catch_up_delivers_the_last_events_of_a_call(worker: Process, other: Process) -> None:
     live = other.watch()
     await rest()
     worker.show("Hello")
@@ -177,7 +177,7 @@ async def test_live_rows_are_deleted_after_the_call(
     await until(lambda: not wire.rows)
 
 
-async def test_ended_call_is_not_shown_to_later_watch(
+async def test_late_watch_does_not_receive_an_ended_call(
     worker: Process, other: Process, wire: LiveWire
 ) -> None:
     first = other.watch()
@@ -281,7 +281,7 @@ async def test_live_events_are_read_with_the_last_history_page(
     assert other.table.calls["read"] == before + 1
 
 
-async def test_live_call_is_read_even_if_the_newest_entries_are_missing(
+async def test_catch_up_delivers_live_events_before_the_notification(
     worker: Process, other: Process
 ) -> None:
     live = other.watch()
@@ -318,7 +318,7 @@ async def test_watch_of_long_history_reads_live_events_once(
     await relay.aclose()
 
 
-def test_streams_notified_long_ago_are_forgotten() -> None:
+def test_old_stream_notifications_are_forgotten() -> None:
     named = live_sender.NamedStreams()
     for second in range(1_000):
         named.add([StreamId(f"s{second}")], float(second))
@@ -328,7 +328,7 @@ def test_streams_notified_long_ago_are_forgotten() -> None:
     assert not named.has(StreamId("s999"), 999.0 + live_sender.TERM_S)
 
 
-async def test_late_watch_gets_a_snapshot_after_listening_begins(
+async def test_watch_opened_while_connecting_gets_a_snapshot(
     worker: Process, other: Process, wire: LiveWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_sender, "FLUSH_S", 0.05)  # the text so far is not written at once
@@ -383,7 +383,7 @@ async def test_failed_registration_for_live_events_is_repeated(
     assert text_of(await until_text(live, "Hello")) == "Hello"
 
 
-async def test_live_row_written_during_registration_is_read(
+async def test_live_event_written_during_registration_is_delivered(
     worker: Process, other: Process, wire: LiveWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register = other.table.register
@@ -412,7 +412,7 @@ async def test_watch_reopened_during_a_call_gets_all_texts(worker: Process, othe
     assert text_of(await until_text(again, "Hello", got)) == "Hello"
 
 
-async def test_unfinished_registration_is_repeated_when_listening_begins(
+async def test_watch_gets_events_if_listening_begins_during_registration(
     worker: Process, other: Process, wire: LiveWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register, on_rows = other.table.register, other.table.on_rows
@@ -447,7 +447,7 @@ async def test_ended_watch_is_not_registered_again(other: Process) -> None:
     assert other.table.calls["register"] == 2
 
 
-async def test_registration_during_read_of_registrations_is_not_lost(
+async def test_watch_registered_while_a_worker_starts_gets_events(
     wire: LiveWire, other: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Process(wire, "worker")
@@ -473,7 +473,7 @@ async def test_registration_during_read_of_registrations_is_not_lost(
 @pytest.mark.parametrize(
     ("erased", "left"), [(None, ""), (((0, 1), (4, 9)), ""), (((2, 9),), "Hello")]
 )
-async def test_erased_call_is_in_no_snapshot(
+async def test_snapshot_contains_no_text_of_an_erased_call(
     worker: Process, other: Process, erased: tuple[tuple[int, int], ...] | None, left: str
 ) -> None:
     live = other.watch()

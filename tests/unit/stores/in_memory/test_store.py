@@ -60,7 +60,7 @@ async def test_every_entry_body_has_a_different_salt() -> None:
     assert rows == again.heaps["n"].streams[S].rows
 
 
-async def test_handles_share_data_only_in_the_same_memory_and_namespace() -> None:
+async def test_handles_of_other_memory_or_namespace_share_no_data() -> None:
     store, memory = await filled()
     same, other = store.sharing(), store.sharing("other")
     stranger = MemoryStore("n", clock=memory.clock, random=memory.random)

@@ -118,7 +118,7 @@ def expected(
     return kept - derived, sharing, lost
 
 
-async def test_reading_few_forks_suffices_to_find_kept_entries() -> None:
+async def test_entries_kept_for_forks_are_found_by_reading_few_forks() -> None:
     for seed in range(60):
         with case(seed):
             store, relations = await forest(random.Random(seed))

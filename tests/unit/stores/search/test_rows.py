@@ -12,14 +12,14 @@ from perdure.session.search.words import VERSION
 from perdure.stores.search.rows import LooseRow, Mark, loose_row, run_now
 
 
-def test_outdated_index_state_keeps_only_the_removal_count() -> None:
+def test_reset_of_an_outdated_index_keeps_the_removal_count() -> None:
     assert Mark(VERSION - 1, 7, 3, 2, 5).usable == Mark(VERSION, 0, 0, 0, 5)
     mark = Mark(VERSION, 7, 3, 2, 5)
     assert mark.usable == mark
     assert [mark.has(position) for position in (7, 8, -3, -4)] == [True, False, True, False]
 
 
-def test_text_row_is_restored_from_text_or_bytes() -> None:
+def test_row_text_can_be_stored_as_text_or_bytes() -> None:
     text = Text(7, 1, ["one", "two"], ["#ruser", "#s1"], 5)
     row = loose_row(text, join_terms(text.words))
     assert row.text == text
@@ -30,7 +30,7 @@ def test_text_row_is_restored_from_text_or_bytes() -> None:
         assert LooseRow(1, 1, 1, "#ruser", "x").text
 
 
-def test_search_plan_that_waits_raises_an_error() -> None:
+def test_search_plan_that_awaits_raises_runtime_error() -> None:
     async def plan() -> int:
         return 7
 

@@ -23,7 +23,7 @@ async def test_delegation_tool_invokes_the_given_agent_with_the_given_input() ->
     assert run.output.delegated == Delegated(StreamId("child"), Spending(5))
 
 
-async def test_tool_invoke_agent_is_unavailable_without_other_agents() -> None:
+async def test_delegation_is_unavailable_without_other_agents() -> None:
     run = await run_tool(invoke_agent, called(None, agent="a", input="b"), clock=ManualClock())
     assert (run.outcome, run.error_code) == ("error", "tool_unavailable")
 

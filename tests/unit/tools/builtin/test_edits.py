@@ -156,7 +156,7 @@ async def test_directory_or_pipe_is_not_written(tmp_path: Path) -> None:
         assert run.outcome == "error"
 
 
-def test_grant_of_a_write_applies_to_its_normalized_path() -> None:
+def test_write_grant_contains_the_normalized_path() -> None:
     assert about_path({"path": "./src//a.py"}, Permissions()).grant == "src/a.py"
 
 

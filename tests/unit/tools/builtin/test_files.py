@@ -31,7 +31,7 @@ async def listed(root: Path, **args: object) -> list[str]:
     return run.output.text.split("\n")
 
 
-def test_read_tools_have_effect_read_and_can_be_repeated() -> None:
+def test_read_tools_are_retried_after_an_unknown_outcome() -> None:
     for spec in (read_file, list_directory):
         assert (spec.effect, spec.on_unknown) == ("read", "retry")
         assert spec.description

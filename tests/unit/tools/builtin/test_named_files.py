@@ -54,7 +54,7 @@ def test_pipe_or_device_named_by_a_command_is_never_opened(tmp_path: Path) -> No
     assert script_facts(("cat", "pipe", "/dev/zero"), tmp_path) == {}
 
 
-def test_approval_is_bound_to_all_files_of_a_command_together(tmp_path: Path) -> None:
+def test_approval_is_bound_to_every_file_of_a_command(tmp_path: Path) -> None:
     names = [f"f{n}" for n in range(MAX_FILES + 2)]
     for name in names:
         (tmp_path / name).write_text("x")
@@ -81,7 +81,7 @@ def test_command_that_names_too_many_files_is_refused(tmp_path: Path) -> None:
         (("/usr/bin/make", "all"), "makefile"),
     ],
 )
-def test_approval_is_bound_to_files_that_a_program_reads_by_default(
+def test_approval_includes_files_that_a_program_reads_by_default(
     tmp_path: Path, argv: tuple[str, ...], file: str
 ) -> None:
     (tmp_path / file).write_text("one")

@@ -57,7 +57,7 @@ async def test_configured_credential_of_a_host_replaces_a_credential_from_the_mo
     assert dict(web.asked[0].headers) == {"X-A": "1", "authorization": f"Bearer {SECRET}"}
 
 
-async def test_basic_credential_is_encoded_and_scrubbed_in_both_forms() -> None:
+async def test_basic_credential_is_removed_from_the_answer() -> None:
     encoded = base64.b64encode(f"me:{SECRET}".encode()).decode()
     web = Web(HttpResponse(200, {}, f"you sent {encoded} and {SECRET}".encode()))
     permissions = Permissions(

@@ -59,7 +59,9 @@ def test_server_needs_command_or_url(settings: dict[str, Any]) -> None:
         ({"url": "https://a.example/mcp", "headers": {"X-Api-Key": "hunter22"}}, "to a secret"),
     ],
 )
-def test_impossible_or_unsafe_server_is_rejected(settings: dict[str, Any], told: str) -> None:
+def test_invalid_or_unsafe_server_settings_are_rejected(
+    settings: dict[str, Any], told: str
+) -> None:
     with pytest.raises(ConfigError, match=told):
         McpServer(name="a", **settings)
 

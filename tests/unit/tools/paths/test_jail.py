@@ -238,7 +238,7 @@ def test_missing_root_folder_of_a_jail_raises_an_error(tmp_path: Path) -> None:
         pass
 
 
-def test_opened_directory_has_its_path_with_links_resolved(root: Path) -> None:
+def test_links_in_the_path_of_an_opened_directory_are_resolved(root: Path) -> None:
     with Jail(root, "tool").directory("in/../up/in") as found:
         assert found.names == ("a", "b")
         assert os.stat("file.txt", dir_fd=found.descriptor).st_size == len(b"deep inside")

@@ -28,7 +28,7 @@ from perdure.tools.paths.own_places import (
         ("", None),
     ],
 )
-def test_store_path_is_the_file_in_its_address(address: str, place: str | None) -> None:
+def test_store_address_gives_the_expected_path(address: str, place: str | None) -> None:
     assert place_of_store(address) == place
     assert bool(places_of_store(address)) == (place is not None)
 
@@ -40,7 +40,7 @@ def test_paths_in_environment_variables_are_blocked() -> None:
     assert not floors.is_closed(names_of_place("/x/config/other"))
 
 
-def test_environment_variable_with_a_list_of_files_blocks_each_file() -> None:
+def test_every_file_in_an_environment_variable_list_is_blocked() -> None:
     floors = floors_of({"KUBECONFIG": os.pathsep.join(("/x/work", "", "/y/home")), "HOME": "/x"})
     assert all(floors.is_closed(names_of_place(place)) for place in ("/x/work", "/y/home"))
     assert not floors.is_closed(names_of_place("/y/other"))
