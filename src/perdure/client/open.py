@@ -226,7 +226,8 @@ async def connect_store(
     """
     running_loop()
     _check_namespace(namespace)
-    address = routed(address_or_default(address, os.environ, sys.platform), namespace)
+    named = check_address(address_or_default(address, os.environ, sys.platform))
+    address = routed(named, namespace)
     scheme = check_address(address).partition(":")[0]
     opener = partial(
         _opener_of(scheme),
