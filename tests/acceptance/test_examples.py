@@ -176,7 +176,7 @@ def test_litestar_example_accepts_one_of_several_simultaneous_requests(tmp_path:
 
 
 @pytest.mark.full_only
-def test_fastapi_example_streams_new_events_after_a_future_event_id(tmp_path: Path) -> None:
+def test_fastapi_example_accepts_an_event_id_beyond_the_last_event(tmp_path: Path) -> None:
     with serving(tmp_path, "fastapi_service:app") as client:
         client.post("/chats/ana/messages", json={"text": "Go"}).raise_for_status()
         negative = {"Last-Event-ID": "-5"}

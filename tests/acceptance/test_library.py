@@ -104,7 +104,7 @@ async def test_library_example_of_an_agent_works(address: str) -> None:
         assert (await chat.session.info()).turns == 2
 
 
-async def test_message_sent_without_iterating_or_awaiting_is_answered(address: str) -> None:
+async def test_message_is_answered_even_if_the_caller_does_not_wait(address: str) -> None:
     agent = perdure.Agent("helper", model="scripted:echo")
     async with perdure.open(address) as store:
         async with perdure.Runtime(store, agents=[agent]) as runtime:

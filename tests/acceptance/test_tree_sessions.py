@@ -193,9 +193,7 @@ async def test_session_title_can_be_set_on_any_branch_and_removed(
     assert (info.title, info.name) == (None, "the first question")
 
 
-async def test_append_after_another_handle_branched_uses_the_new_leaf(
-    place: Place, session: Session
-) -> None:
+async def test_append_uses_the_leaf_that_another_handle_set(place: Place, session: Session) -> None:
     other = await reopened(place, session)
     a, b = await session.append(user("a"), assistant("b"))
     await other.branch(a)
@@ -218,7 +216,7 @@ async def test_fork_keeps_only_the_labels_of_its_path(session: Session) -> None:
     assert (root.label, root.children[0].label) == ("start", "middle")
 
 
-async def test_label_between_messages_does_not_shorten_the_path_of_a_fork(
+async def test_fork_contains_the_messages_before_and_after_a_label(
     place: Place, session: Session
 ) -> None:
     a = await session.append(user("a"))

@@ -260,7 +260,7 @@ async def offer_of(kind: str, folder: Path, **settings: Any) -> Offer:
         ("enum", "limits.mcp_schema_parts"),
     ],
 )
-async def test_hostile_schema_removes_only_its_own_tool(
+async def test_only_the_tool_with_a_hostile_schema_is_omitted(
     tmp_path: Path, kind: str, told: str
 ) -> None:
     offer = await offer_of(kind, tmp_path)
@@ -269,7 +269,7 @@ async def test_hostile_schema_removes_only_its_own_tool(
     assert any(part in left.reason for part in told.split("|"))
 
 
-async def test_pattern_of_a_schema_is_never_run(tmp_path: Path) -> None:
+async def test_regular_expression_in_a_tool_schema_is_not_evaluated(tmp_path: Path) -> None:
     offer = await offer_of("pattern", tmp_path)
     (spec,) = (spec for spec in offer.tools if spec.name.endswith("patterned"))
     assert "pattern" not in json.dumps(spec.parameters)
@@ -311,7 +311,7 @@ async def test_thousands_of_tools_do_not_block_the_event_loop(
     assert longest[0] < 2
 
 
-async def test_the_one_allowed_tool_among_thousands_is_offered(tmp_path: Path) -> None:
+async def test_model_gets_only_the_allowed_tool_of_thousands(tmp_path: Path) -> None:
     offer = await offer_of("many", tmp_path, tools_allowlist=("t2999",))
     assert [spec.name for spec in offer.tools] == ["mcp_far_t2999"]
 

@@ -68,7 +68,7 @@ async def test_restricted_token_finds_and_changes_nothing_of_flow(
         assert (await server.http.get(f"/v1/flows/{flow}")).json() == before
 
 
-async def test_planted_leak_of_flow_is_detected(
+async def test_access_check_of_flows_detects_a_planted_leak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with waiting(tmp_path) as (server, flow, routes):

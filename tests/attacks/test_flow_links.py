@@ -243,7 +243,7 @@ RECORDS: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("case", RECORDS)
-def test_record_folder_through_a_link_is_refused(world: Path, case: str) -> None:
+def test_record_folder_that_is_reached_through_a_link_is_refused(world: Path, case: str) -> None:
     (world / "outside" / "empty.txt").touch()
     prepare, record = RECORDS[case]
     prepare(world)

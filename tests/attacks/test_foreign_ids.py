@@ -215,7 +215,7 @@ async def test_import_of_a_grown_file_does_not_change_the_current_branch(name: s
         assert (await store.state(stream)).leaf == leaf
 
 
-async def test_import_that_does_not_extend_an_exported_session_is_not_merged() -> None:
+async def test_import_of_an_altered_export_is_not_merged_into_the_session() -> None:
     store = empty_store()
     header = StreamId("ours")
     await made_here(store, header)

@@ -275,7 +275,7 @@ def git_file_to_a_folder_with_a_secret(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("prepare", [head_is_a_link_out, git_file_to_a_folder_with_a_secret])
-def test_branch_name_outside_the_workspace_is_not_read(
+def test_git_branch_name_is_not_read_from_outside_the_workspace(
     scene: Scene, prepare: Callable[[Scene], None]
 ) -> None:
     """The branch is part of prompts; it is read without git."""

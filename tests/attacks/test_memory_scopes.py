@@ -142,7 +142,7 @@ async def test_search_and_list_in_thousands_of_scopes_return_only_data_of_their_
     assert await leaks_in(stores, random.Random(1).sample(scopes, 150)) == []
 
 
-async def test_memory_of_erased_subjects_is_not_found_by_calls_or_in_files(tmp_path: Path) -> None:
+async def test_memory_of_erased_subjects_cannot_be_found(tmp_path: Path) -> None:
     scopes = places(1, 12)
     address = f"sqlite:///{tmp_path}/s.db"
     async with perdure.open(address) as store:

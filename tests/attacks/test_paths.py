@@ -227,7 +227,7 @@ def becomes_file(place: Path) -> Callable[[], None]:
 
 
 @ROUNDS
-async def test_file_swapped_for_a_link_is_never_written_through(
+async def test_write_does_not_follow_a_file_swapped_for_a_link(
     root: Path, outside: Path, rounds: int
 ) -> None:
     place, target = root / "swapped", outside / "secret.txt"
@@ -247,7 +247,7 @@ async def test_file_swapped_for_a_link_is_never_written_through(
 
 
 @ROUNDS
-async def test_directory_swapped_for_a_link_is_never_written_through(
+async def test_write_does_not_follow_a_directory_swapped_for_a_link(
     root: Path, outside: Path, rounds: int
 ) -> None:
     place, aside = root / "folder", root / "aside"

@@ -329,7 +329,7 @@ async def test_session_file_with_a_second_link_is_neither_appended_to_nor_erased
     await store.close()
 
 
-async def test_session_file_with_a_leftover_temporary_link_accepts_appends(
+async def test_session_file_accepts_appends_despite_a_leftover_link(
     tmp_path: Path,
 ) -> None:
     folder, _ = await planted(tmp_path, lambda _folder, _outside: None)

@@ -452,9 +452,7 @@ async def test_always_answer_does_not_cover_the_changed_call(tmp_path: Path, nam
 
 
 @sampled("name", list(FORMS), kind=lambda name: FORMS[name].tool)
-async def test_unchanged_call_runs_after_one_question_is_answered_with_allow(
-    tmp_path: Path, name: str
-) -> None:
+async def test_unchanged_call_runs_after_one_approval(tmp_path: Path, name: str) -> None:
     """Control: without a change the same call runs, and a person is asked once."""
     case = Case(FORMS[name], tmp_path)
     chat = await case.asked()

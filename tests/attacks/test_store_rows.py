@@ -311,7 +311,7 @@ def marks_of(form: str) -> tuple[pytest.MarkDecorator, ...]:
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("form", [pytest.param(form, marks=marks_of(form)) for form in FORMS])
-async def test_broken_rows_give_values_or_clear_errors(
+async def test_every_call_ends_although_the_store_has_broken_rows(
     form: str, whole: Path, tmp_path: Path
 ) -> None:
     path = received(whole, tmp_path / "received.db", form)

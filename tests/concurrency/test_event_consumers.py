@@ -128,7 +128,7 @@ class Writer:
 
 
 @pytest.mark.parametrize("disconnects", with_larger(1_000, 10_000))
-async def test_state_equals_the_log_after_ten_thousand_disconnects(disconnects: int) -> None:
+async def test_consumer_state_equals_the_log_despite_many_disconnects(disconnects: int) -> None:
     memory = empty_store()
     clock = ManualClock()
     store = Store(memory, Outside(clock, random.Random(1).randbytes))

@@ -104,7 +104,7 @@ async def refusal_of(work: Coroutine[Any, Any, Any]) -> str:
     return "no error"
 
 
-async def test_postgres_store_rejects_use_in_another_event_loop_with_a_remedy(
+async def test_postgres_store_cannot_be_used_in_another_event_loop(
     postgres: PostgresServer,
 ) -> None:
     address = postgres.take()

@@ -138,7 +138,7 @@ async def test_chat_stays_open_after_a_refused_attempt_to_end_it() -> None:
         assert (await second.send("and now?")).text == "next"
 
 
-async def test_recovery_of_a_finished_turn_by_seq_returns_its_reply() -> None:
+async def test_recover_returns_the_reply_of_a_finished_turn() -> None:
     script = ScriptedModel(["one", CALL, "two"])
     async with (
         asyncio.timeout(60),

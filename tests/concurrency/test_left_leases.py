@@ -94,7 +94,7 @@ async def test_lease_is_acquired_again_at_once_after_a_failed_commit(
     await chat.send("and now?")
 
 
-async def test_lease_of_running_turn_is_not_retaken() -> None:
+async def test_message_cannot_be_sent_while_another_process_holds_the_lease() -> None:
     stage, _ = staged()
     chat = await stage.chat([double])
     other = await stage.runtime(chat.agent, owner="here").resume("s")

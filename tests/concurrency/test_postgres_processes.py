@@ -56,7 +56,7 @@ async def test_two_processes_read_and_write_at_once(store: PostgresStore, addres
     await two_read_and_write(store, address, 30)
 
 
-async def test_owner_that_slept_past_its_lease_is_rejected(
+async def test_process_with_an_expired_lease_cannot_write(
     store: PostgresStore, address: str
 ) -> None:
     await leader_sleeps(store, address)

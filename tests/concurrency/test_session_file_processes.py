@@ -57,7 +57,9 @@ async def test_only_one_process_appends_at_the_same_expected_head(store: JsonlSt
     await all_race(store, store.address, PROCESSES, 80)
 
 
-async def test_processes_with_one_idempotency_key_append_once(store: JsonlStore) -> None:
+async def test_appends_of_processes_with_one_idempotency_key_are_stored_once(
+    store: JsonlStore,
+) -> None:
     count = 40
     assert run_together(CHILD, "key", store.address, PROCESSES, count) == ["done"] * PROCESSES
 
@@ -78,5 +80,5 @@ async def test_processes_with_one_session_id_create_one_session(store: JsonlStor
         assert (await store.state(StreamId(f"new{number}"))).head == 0
 
 
-async def test_owner_that_slept_past_its_lease_is_rejected(store: JsonlStore) -> None:
+async def test_process_with_an_expired_lease_cannot_write(store: JsonlStore) -> None:
     await leader_sleeps(store, store.address)

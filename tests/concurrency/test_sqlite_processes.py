@@ -39,7 +39,7 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 
 
 @COUNTS
-async def test_eight_processes_append_a_thousand_times_each(
+async def test_appends_of_eight_processes_are_all_stored(
     store: SqliteStore, path: Path, count: int
 ) -> None:
     await all_append(store, path, PROCESSES, count)
@@ -74,5 +74,5 @@ async def test_processes_that_create_the_same_store_at_once_share_that_store(
     assert run_together(CHILD, "make", path, 4, 40) == ["done"] * 4
 
 
-async def test_owner_that_slept_past_its_lease_is_rejected(store: SqliteStore, path: Path) -> None:
+async def test_process_with_an_expired_lease_cannot_write(store: SqliteStore, path: Path) -> None:
     await leader_sleeps(store, path)

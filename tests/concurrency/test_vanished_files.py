@@ -226,7 +226,7 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-def test_second_sqlite_library_in_the_process_is_reported_as_cause(tmp_path: Path) -> None:
+def test_error_mentions_a_second_sqlite_library_in_the_process(tmp_path: Path) -> None:
     command = [sys.executable, "-c", SAME_PROCESS, str(tmp_path / FILE)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     lines = ended.stdout.splitlines()

@@ -44,7 +44,7 @@ async def ends_in(path: Path) -> int:
 
 @pytest.mark.timeout(400)
 @EACH_KILL
-def test_killed_session_end_has_exactly_one_episode(tmp_path: Path, step: int) -> None:
+def test_killed_process_records_one_episode_per_session_end(tmp_path: Path, step: int) -> None:
     subprocess.run([sys.executable, str(CHILD), str(tmp_path), str(step)], check=True, timeout=300)
 
     lives = sorted(tmp_path.glob("*.acks"))

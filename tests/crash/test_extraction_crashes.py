@@ -20,7 +20,7 @@ from perdure.testing import ScriptedModel
 CHILD = Path(__file__).parent / "children" / "extractor.py"
 
 
-def test_killed_extraction_is_run_once_by_next_process(tmp_path: Path) -> None:
+def test_facts_of_a_killed_extraction_are_stored_once(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 's.db'}"
     child = subprocess.run([sys.executable, str(CHILD), address], check=False, timeout=120)
     assert child.returncode == -signal.SIGKILL

@@ -65,7 +65,7 @@ def killed_after(path: Path, commits: int, seconds: float) -> set[int]:
 
 
 @pytest.mark.parametrize("kills", with_larger(6, 30, *FOR_LONG))
-def test_thirty_random_kills_lose_no_commit_and_split_none(tmp_path: Path, kills: int) -> None:
+def test_random_kills_neither_lose_nor_split_a_commit(tmp_path: Path, kills: int) -> None:
     path = tmp_path / "sessions.db"
     acknowledged: set[int] = set()
     for number in range(rounds(kills)):

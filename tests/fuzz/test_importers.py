@@ -35,7 +35,7 @@ def test_no_mutated_file_crashes_an_importer_or_loses_a_line(format: str, is_res
 @pytest.mark.all_only
 @pytest.mark.soak
 @pytest.mark.parametrize("format", FORMATS)
-def test_memory_depends_on_longest_line_and_number_of_lines(format: str) -> None:
+def test_importer_memory_is_limited_by_line_length_and_line_count(format: str) -> None:
     files = corpus(format)
     first = _first_seed()
     for seed in range(first, first + rounds(1)):

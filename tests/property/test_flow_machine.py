@@ -558,7 +558,7 @@ class TestMoreFlows(FlowWorld.TestCase):
     settings = settings(TestFlows.settings, max_examples=rounds(30))
 
 
-def test_flow_completes_if_edges_that_a_node_waits_for_are_removed() -> None:
+def test_flow_completes_if_awaited_edges_are_removed() -> None:
     def answer(desk: Desk) -> str:
         if desk.node == "n1":
             is_new = "n1=>m" not in desk.state.run.completed_handoffs
@@ -609,7 +609,7 @@ def test_flow_with_two_last_nodes_ends() -> None:
 
 
 @pytest.mark.parametrize("kind", WRONG)
-async def test_invalid_end_of_a_turn_requests_a_repair_with_the_right_code(
+async def test_role_is_asked_for_a_repair_after_an_invalid_turn_end(
     tmp_path: Path, kind: str
 ) -> None:
     code, answer = WRONG[kind]

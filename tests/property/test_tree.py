@@ -95,7 +95,7 @@ def test_roots_and_children_come_in_the_order_of_the_log(parents: list[int]) -> 
 
 
 @given(parents, st.integers(min_value=-1, max_value=25))
-def test_branch_links_parents_down_to_leaf(parents: list[int], leaf: int) -> None:
+def test_each_branch_entry_is_the_parent_of_the_next_entry(parents: list[int], leaf: int) -> None:
     by_id = index_of(log_of(parents)).by_id
     path = branch_to(entry_id(STREAM, leaf), by_id)
     assert len({entry.id for entry in path}) == len(path)

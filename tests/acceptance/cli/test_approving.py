@@ -27,7 +27,7 @@ def until(chat: Terminal, text: str, count: int = 1) -> str:
     return shown
 
 
-def test_chat_answer_is_not_attributed_to_another_process(
+def test_answer_typed_in_the_chat_is_not_shown_as_answered_elsewhere(
     world: World,
 ) -> None:
     with terminal(world, *WRITES, "--scenario", world.scenario(FOUR)) as chat:
@@ -68,7 +68,7 @@ def test_approval_without_a_question_number_is_refused(world: World) -> None:
     assert world.ok("inbox", "list", "--json").json == []
 
 
-def test_session_id_is_enough_to_deny_its_only_question(world: World) -> None:
+def test_session_id_selects_the_only_question_of_that_session(world: World) -> None:
     call = json.dumps({"path": "a.txt", "content": "one"})
     for _ in range(2):
         world.run("chat", "-p", f"/tool write_file {call}")

@@ -41,7 +41,7 @@ def test_entry_can_be_selected_by_number_or_id(sample: World) -> None:
         assert moved["leaf"] == f"{SAMPLE_ID}/3", name
 
 
-def test_missing_entry_is_not_found(sample: World) -> None:
+def test_branch_command_with_a_missing_entry_exits_3(sample: World) -> None:
     ended = sample.run("sessions", "branch", SAMPLE_ID, "4711", "--json")
     assert ended.code == 3
     assert (ended.error["code"], ended.error["entry"]) == ("entry_not_found", "4711")

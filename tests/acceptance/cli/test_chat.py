@@ -154,7 +154,7 @@ def test_json_option_prints_every_event_in_the_wire_format(world: World) -> None
     assert (types[0], types.count("session:started")) == ("session:started", 1)
 
 
-def test_unknown_chat_command_suggests_a_command_of_perdure(world: World) -> None:
+def test_error_for_an_unknown_chat_command_suggests_another_command(world: World) -> None:
     ended = world.ok("chat", stdin="hello\n/undo\n/pin 2\n/quit\n")
     assert "unknown command /undo; /tree or /branch ENTRY continues from an earlier" in ended.out
     assert "unknown command /pin; `perdure sessions pin ID ENTRY` keeps an entry" in ended.out
@@ -190,7 +190,7 @@ def test_chat_command_with_an_invalid_argument_explains_the_error(world: World) 
     assert "say this" not in ended.out
 
 
-def test_printed_command_resumes_a_session_of_another_store(world: World) -> None:
+def test_resume_command_printed_by_the_chat_opens_the_same_store(world: World) -> None:
     scenario = world.scenario("rules: [{text: Aye.}]", "a name")
     place = ("--store", "sqlite:///other.db", "--namespace", "ours", "--scenario", scenario)
     ended = world.ok("chat", *place, stdin="hello\n")
@@ -555,7 +555,7 @@ def test_second_process_cannot_run_a_turn_in_the_same_session(
     kill(process)
 
 
-def test_missing_session_is_not_found(world: World) -> None:
+def test_chat_with_a_missing_session_exits_3(world: World) -> None:
     assert world.run("chat", "--session", "nowhere", "-p", "hi").code == 3
     assert world.run("chat", "--session", "a", "--continue").code == 2
     assert world.run("chat", "--cwd", "nowhere", "-p", "hi").code == 3

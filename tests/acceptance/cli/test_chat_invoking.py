@@ -80,7 +80,7 @@ def test_turn_that_waits_for_an_answer_is_not_counted_as_interrupted(
     assert "INTERRUPTED" not in listed
 
 
-def test_question_in_json_output_is_an_event_of_the_asking_session(
+def test_json_output_of_the_chat_contains_the_question_as_an_event(
     staged: tuple[World, tuple[str, ...]],
 ) -> None:
     world, options = staged

@@ -39,7 +39,7 @@ def test_unimported_file_is_rejected_and_the_error_suggests_the_import_command(
     assert world.ok("sessions", "tree", "a session.jsonl", "--json").code == 0
 
 
-def test_path_of_a_changed_file_selects_its_session_with_a_warning(sample: World) -> None:
+def test_session_selected_by_a_changed_file_is_shown_with_a_warning(sample: World) -> None:
     file = sample.folder / "grown.jsonl"
     line = b'{"type":"custom","id":"zz","parentId":null,"timestamp":"2026-01-01T00:00:00Z"}\n'
     file.write_bytes(SAMPLE.read_bytes() + line)
@@ -179,7 +179,7 @@ def test_command_in_a_project_lists_only_sessions_of_that_project(sample: World)
     assert chosen.ok("sessions", "list", "--json").json == other
 
 
-def test_folder_that_cannot_be_a_project_is_refused(world: World) -> None:
+def test_init_command_refuses_an_invalid_folder_or_name(world: World) -> None:
     assert world.run("init").code == 2  # the home folder of this world
     assert world.run("init", "nowhere").code == 3
     (world.folder / "x").mkdir()
@@ -305,7 +305,7 @@ def test_missing_model_is_reported_before_the_picker_opens(imported: World) -> N
     assert "an imported session needs a model: name one with -m" in ended.error["message"]
 
 
-def test_picker_without_a_model_lists_only_sessions_with_a_model(several: World) -> None:
+def test_picker_omits_sessions_without_a_model_unless_a_model_is_given(several: World) -> None:
     unset = World(several.folder, {"PERDURE_MODEL": ""})
     terminal = Terminal(unset, ("chat", "--pick", "-p", "And a train?"))
     terminal.until("Enter select")

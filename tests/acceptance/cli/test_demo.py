@@ -62,7 +62,7 @@ def test_suggested_commands_of_demo_work(stage: World) -> None:
         assert Path(shlex.split(command)[0]).name == PERDURE.name
 
 
-def test_demo_leaves_a_folder_with_its_store_and_prints_a_summary(stage: World) -> None:
+def test_demo_creates_a_folder_with_a_store_and_prints_a_summary(stage: World) -> None:
     summary = demo(stage)
     assert set(summary) == {"ok", "store", "session", "format", "claims", "seconds"}
     assert (summary["ok"], summary["session"], summary["format"]) == (True, SAMPLE_ID, "pi")
@@ -190,7 +190,7 @@ def test_demo_of_a_cluster_reports_why_postgresql_does_not_start(stage: World) -
         assert "bug in perdure" not in shown
 
 
-def test_demo_of_a_cluster_with_a_local_store_creates_nothing(stage: World) -> None:
+def test_cluster_demo_with_a_sqlite_store_is_refused(stage: World) -> None:
     before = sorted(stage.folder.iterdir())
     refused = stage.run("demo", "--cluster", "--store", f"sqlite:///{stage.folder}/new.db")
     assert (refused.code, "is no PostgreSQL: --cluster needs" in refused.err) == (2, True)

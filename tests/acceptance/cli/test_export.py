@@ -135,7 +135,7 @@ def test_export_that_would_overwrite_the_store_file_is_refused(sample: World) ->
     assert sample.file.read_bytes() == whole
 
 
-def test_export_to_a_pipe_or_link_writes_to_its_target(sample: World) -> None:
+def test_export_to_a_link_writes_to_the_target_of_the_link(sample: World) -> None:
     shown = sample.ok("export", SAMPLE_ID).out
     assert sample.ok("export", SAMPLE_ID, "-o", "-").out == shown
     (sample.folder / "nowhere").symlink_to("/dev/null")
@@ -214,7 +214,7 @@ def test_many_sessions_are_exported_as_markdown_or_perdure_files(sample: World) 
     assert sample.run(*words, "-o", "dump").code == 4
 
 
-def test_forced_export_reports_how_many_other_files_remain(sample: World) -> None:
+def test_export_into_a_nonempty_folder_reports_the_number_of_other_files(sample: World) -> None:
     pages = sample.folder / "pages"
     sample.ok("export", "--all", "-o", "pages")
     refused = sample.run("export", "--all", "-o", "pages")
@@ -255,7 +255,7 @@ def test_export_of_an_archive_prints_each_kind_of_warning_once(world: World) -> 
     assert len([each for each in listed if "git_branch" in each]) == 3
 
 
-def test_index_of_an_archive_has_titles_and_words_without_markdown_escapes(sample: World) -> None:
+def test_archive_index_shows_titles_without_markdown_escapes(sample: World) -> None:
     sample.ok("sessions", "rename", SAMPLE_ID, "multiply_numbers(a: int) -> int")
     sample.ok("export", "--all", "--format", "html", "-o", "pages")
     index = (sample.folder / "pages" / "index.html").read_text()
@@ -292,7 +292,7 @@ def test_archive_path_with_the_extension_of_a_file_format_is_refused(
 
 @pytest.mark.parametrize("options", [(), ("--format", "html")])
 @pytest.mark.parametrize("name", ["all.zip", "all.TGZ"])
-def test_archive_path_with_the_extension_of_a_packed_file_is_refused(
+def test_archive_path_that_ends_in_zip_or_tgz_is_refused(
     sample: World, name: str, options: tuple[str, ...]
 ) -> None:
     refused = sample.run("export", "--all", "-o", name, *options)

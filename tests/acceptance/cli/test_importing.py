@@ -95,7 +95,7 @@ def test_import_shows_progress_on_stderr_and_prints_results_on_stdout(
     assert "050a.jsonl" in shown
 
 
-def test_projects_folder_of_claude_code_is_imported_with_its_agents(world: World) -> None:
+def test_import_of_a_claude_code_folder_includes_subagent_sessions(world: World) -> None:
     project = world.folder / ".claude" / "projects" / "-home-ana-orchard"
     session = "5a1d0c9e-0000-4000-8000-00000000c005"
     agents = project / session / "subagents"
@@ -144,7 +144,7 @@ def test_import_that_finds_nothing_exits_3(world: World) -> None:
     assert (flows.code, flows.error["code"]) == (3, "nothing_to_import")
 
 
-def test_import_from_the_folder_of_the_store_itself_finds_nothing(world: World) -> None:
+def test_import_from_the_folder_of_the_target_store_finds_nothing(world: World) -> None:
     store = f"jsonl:///{world.folder}/own?dialect=pi"
     (world.folder / "own").mkdir()
     (world.folder / "own" / "a.jsonl").write_bytes(SAMPLE.read_bytes())
@@ -177,7 +177,7 @@ def test_erased_session_is_imported_only_with_the_again_option(sample: World) ->
 
 
 @pytest.mark.parametrize("has_key", [False, True])
-def test_refused_import_of_a_store_suggests_a_working_copy_command(
+def test_refused_import_of_a_store_suggests_a_copy_command_that_works(
     world: World, has_key: bool
 ) -> None:
     mate = f"sqlite:///{world.folder / 'their store.db'}"
@@ -240,7 +240,7 @@ def test_suggested_copy_command_for_an_unencrypted_target_uses_no_key(world: Wor
     assert theirs in world.ok("sessions", "show", theirs, *mine).out
 
 
-def test_import_with_a_store_among_its_paths_imports_the_other_paths(world: World) -> None:
+def test_import_of_a_store_and_a_file_imports_only_the_file(world: World) -> None:
     mate = f"sqlite:///{world.folder / 'their.db'}"
     world.ok("chat", "-p", "tea", "--store", mate)
 
@@ -269,7 +269,7 @@ def test_again_option_is_refused_together_with_watch(world: World) -> None:
     assert world.run("import", "empty", "--again", "--watch").code == 2
 
 
-def test_path_in_a_session_folder_selects_its_session(world: World) -> None:
+def test_path_of_a_session_file_selects_the_session(world: World) -> None:
     address = f"jsonl:///{world.folder}/sessions?dialect=pi"
     world.ok("chat", "-p", "hello", "-m", "scripted:echo", "--store", address)
     (path,) = (world.folder / "sessions").glob("*.jsonl")

@@ -278,7 +278,7 @@ def test_error_for_erasing_an_inherited_entry_suggests_a_working_command(sample:
     assert sample.run("sessions", "erase", fork, "999", "--yes").code == 3
 
 
-def test_erasure_of_a_password_warns_about_an_answer_with_the_same_password(world: World) -> None:
+def test_erasure_warns_of_another_entry_with_the_same_password(world: World) -> None:
     world.ok("chat", "-m", "scripted:echo", "-p", "My password is hunter2secret")
     session = world.ok("sessions", "list", "--json").json[0]["id"]
     world.ok("chat", "-m", "scripted:echo", "--session", session, "-p", "What is the weather?")
@@ -301,7 +301,7 @@ def test_erasure_of_a_password_warns_about_an_answer_with_the_same_password(worl
     assert world.ok("sessions", "search", "hunter2secret", "--json").json == []
 
 
-def test_erasure_of_two_similar_entries_warns_about_neither_entry(world: World) -> None:
+def test_erasure_of_both_similar_entries_gives_no_warning(world: World) -> None:
     world.ok("chat", "-m", "scripted:echo", "-p", "I live at 12 Baker Street in London")
     session = world.ok("sessions", "list", "--json").json[0]["id"]
 
@@ -319,7 +319,7 @@ def test_erasure_of_a_short_text_gives_no_warning(world: World) -> None:
     assert "entry" not in erased.err
 
 
-def test_preview_of_filters_lists_the_forks_that_are_also_erased(sample: World) -> None:
+def test_erasure_preview_lists_the_forks_of_matching_sessions(sample: World) -> None:
     elsewhere = sample.folder / "elsewhere"
     elsewhere.mkdir()
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "--cwd", str(elsewhere), "--json").json[
@@ -337,7 +337,7 @@ def test_preview_of_filters_lists_the_forks_that_are_also_erased(sample: World) 
     assert told.startswith("erased 2 sessions, ")
 
 
-def test_preview_of_an_erased_session_lists_the_forks_that_still_exist(sample: World) -> None:
+def test_erasure_preview_of_an_erased_session_lists_remaining_forks(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "12", "--json").json["session"]
     sample.ok("chat", "-m", "scripted:echo", "--session", fork, "-p", "one more")
     sample.ok("sessions", "erase", SAMPLE_ID, "--keep-for-forks", "--yes")

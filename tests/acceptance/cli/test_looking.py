@@ -191,7 +191,7 @@ def test_fork_is_compared_with_its_origin(sample: World) -> None:
     assert sample.run("sessions", "diff", fork, "nothing").code == 3
 
 
-def test_erasure_dry_run_lists_sessions_that_have_forks_as_not_erased(sample: World) -> None:
+def test_erasure_dry_run_says_that_sessions_with_forks_stay(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "--at", "5", "--json").json["session"]
     wanted = ("sessions", "erase", "--source", "pi")
     shown = sample.ok(*wanted, "--dry-run").out
@@ -527,7 +527,7 @@ def test_read_command_with_context_prints_the_entries_around_an_entry(imported: 
     assert imported.run("sessions", "read", SAMPLE_ID, "--context", "2").code == 2
 
 
-def test_read_command_shows_branch_entries_around_a_side_entry(
+def test_read_command_shows_the_neighbours_of_an_entry_outside_the_branch(
     world: World,
 ) -> None:
     world.ok("chat", "-p", "one")

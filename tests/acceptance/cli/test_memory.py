@@ -107,7 +107,7 @@ def test_memory_search_finds_messages_and_explains_each_match(world: World) -> N
     assert others.strip() == "Nothing found."
 
 
-def test_search_hit_without_query_words_is_explained_by_its_session(world: World) -> None:
+def test_search_explains_a_hit_that_lacks_the_query_words(world: World) -> None:
     texts = ["The hotel by the river", *(f"other words {number}" for number in range(9))]
     parents = ["null", *(f'"{number}"' for number in range(9))]
     lines = [message(str(n), parents[n], text) for n, text in enumerate(texts)]

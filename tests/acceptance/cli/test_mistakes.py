@@ -493,7 +493,7 @@ def test_every_typical_mistake_prints_one_sentence_and_sets_the_exit_code(made: 
 
 
 @pytest.mark.full_only
-def test_each_error_of_a_file_is_on_its_own_line(world: World) -> None:
+def test_every_error_in_an_agent_file_is_printed_on_a_separate_line(world: World) -> None:
     text = "modle: x\ninstructions: hi\ntools: [raed_file]\n"
     (world.folder / "broken.agent.yaml").write_text(text)
     ended = world.run("chat", "--agent", "broken.agent.yaml", "-p", "hi")

@@ -89,7 +89,7 @@ def test_model_test_command_accepts_the_offline_model(world: World) -> None:
     assert "ok  scripted:echo said" in world.ok("models", "test", "scripted:echo").out
 
 
-def test_provider_is_configured_while_its_key_is_stored_in_a_file(tmp_path: Path) -> None:
+def test_provider_with_a_key_in_a_file_is_configured(tmp_path: Path) -> None:
     world = World(tmp_path, {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"})
     path = world.folder / ".config" / "perdure" / "keys" / "openai"
     refused = world.run("models", "set-key", "openai", stdin=SECRET)
@@ -125,7 +125,7 @@ def test_provider_is_configured_while_its_key_is_stored_in_a_file(tmp_path: Path
     assert "No key of OpenAI" in world.ok("models", "remove-key", "openai").out
 
 
-def test_provider_is_configured_while_its_key_is_stored_in_the_keyring(tmp_path: Path) -> None:
+def test_provider_with_a_key_in_the_keyring_is_configured(tmp_path: Path) -> None:
     variables = {
         "PYTHON_KEYRING_BACKEND": "tests.fakes.file_keyring.FileKeyring",
         "PERDURE_TEST_KEYRING": str(tmp_path / "keyring.json"),
@@ -158,7 +158,7 @@ def test_key_in_a_locked_keyring_is_not_reported_as_absent(tmp_path: Path) -> No
     assert "The key of OpenAI (chat completions) is removed from /" in ended.out
 
 
-def test_keyring_removal_is_reported_if_the_key_file_cannot_be_removed(tmp_path: Path) -> None:
+def test_remove_key_command_reports_a_key_file_that_it_cannot_remove(tmp_path: Path) -> None:
     variables = {
         "PYTHON_KEYRING_BACKEND": "tests.fakes.file_keyring.FileKeyring",
         "PERDURE_TEST_KEYRING": str(tmp_path / "keyring.json"),

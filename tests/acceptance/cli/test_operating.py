@@ -35,7 +35,7 @@ def test_store_is_backed_up_and_restored(sample: World) -> None:
     assert sample.run("store", "restore", str(folder), "--until", "soon").code == 2
 
 
-def test_store_is_copied_to_another_kind_and_back(sample: World) -> None:
+def test_store_is_copied_to_session_files_and_back(sample: World) -> None:
     there, back = f"jsonl:///{sample.folder / 'files'}", address(sample.folder / "back.db")
     first = sample.ok("store", "copy", there, "--json").json
     second = sample.ok("store", "copy", back, "--store", there, "--session", SAMPLE_ID, "--json")

@@ -242,7 +242,7 @@ def import_answer(world: World, name: str, usage: Mapping[str, object]) -> None:
     world.ok("import", str(file))
 
 
-def test_activity_counts_days_and_hours(imported: World) -> None:
+def test_activity_command_has_equal_totals_by_day_and_by_hour(imported: World) -> None:
     days = imported.ok("activity", "--json").json
     hours = imported.ok("activity", "--hours", "--json").json
     for name in ("messages", "tool_calls", "tokens"):

@@ -93,7 +93,7 @@ def test_doctor_reports_a_store_in_a_folder_without_permission(
     assert check["advice"] == "check the owner and permissions of file and folder"
 
 
-def test_backup_and_restore_to_an_unwritable_folder_say_what_to_check(
+def test_error_for_an_unwritable_folder_suggests_to_check_the_permissions(
     sample: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def denied(_folder: Path) -> None:

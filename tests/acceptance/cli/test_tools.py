@@ -28,7 +28,7 @@ def session_of(world: World) -> str:
     return world.ok("sessions", "list", "--json").json[0]["id"]
 
 
-def test_file_change_answered_with_always_is_allowed_until_revoked(
+def test_grant_of_a_file_change_applies_until_it_is_revoked(
     world: World,
 ) -> None:
     assert says(world, write("a.txt", "one")).code == 1

@@ -133,7 +133,7 @@ def test_import_accepts_unusual_file_names(world: World, name: str) -> None:
     assert report["session"] == SAMPLE_ID
 
 
-def test_file_for_opencode_is_in_the_data_folder_of_perdure(sample: World) -> None:
+def test_continue_in_command_writes_the_opencode_file_into_the_data_folder(sample: World) -> None:
     report = sample.ok("continue-in", SAMPLE_ID, "opencode", "--json").json
     folder = data_folder(sample.environment, sys.platform) / "perdure" / "continued"
     assert Path(report["file"]).is_relative_to(folder)

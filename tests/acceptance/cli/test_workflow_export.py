@@ -53,7 +53,7 @@ def test_options_that_contradict_workflow_are_a_usage_error(sample: World) -> No
     assert sample.run(*WORDS, "--dialect", "other").code == 2
 
 
-def test_secrets_and_paths_are_also_replaced_in_a_workflow(sample: World) -> None:
+def test_workflow_export_redacts_secrets_and_paths(sample: World) -> None:
     sample.ok("sessions", "rename", SAMPLE_ID, "of /home/mira and AKIAIOSFODNN7EXAMPLE")
     ended = sample.ok(*WORDS, "--redact", "secrets,paths")
     assert "mira" not in ended.out

@@ -90,7 +90,7 @@ def test_variable_option_changes_the_instructions_but_not_the_folder(shop: World
         (("--agent", "seller.agent.yaml"), "{{ctx.shop}}"),
     ],
 )
-def test_unusable_value_of_the_variable_option_is_a_usage_error(
+def test_invalid_var_option_is_a_usage_error(
     shop: World, words: tuple[str, ...], message: str
 ) -> None:
     ended = shop.run("chat", *words, "-p", "hi")

@@ -98,9 +98,7 @@ def test_grant_that_no_role_can_use_is_refused(world: World, built: Path) -> Non
     flow(world, "consent", "f", "partial-access", "--allow-command", "ls a")
 
 
-def test_invalid_command_in_a_consent_call_grants_none_of_the_commands(
-    world: World, built: Path
-) -> None:
+def test_grant_of_several_commands_is_refused_if_one_is_invalid(world: World, built: Path) -> None:
     flow(world, *RUN, "--consent", "partial-access", code=1)
     both = ("--allow-command", "ls a", "--allow-command", "ls b")
     refused = flow(world, "consent", "f", *both, "--allow-command", "ls | wc", code=2)

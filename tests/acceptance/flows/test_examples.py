@@ -41,7 +41,7 @@ def test_every_example_is_valid(world: World, name: str) -> None:
     assert "owner-intake" in Project(world, name).flow("validate", "workflow.yaml").out
 
 
-def test_flow_of_a_single_owner_runs_and_closes(world: World) -> None:
+def test_single_owner_example_runs_to_its_end(world: World) -> None:
     project = Project(world, "single-owner")
     began = project.flow("run", *BEGINNING, "--id", "f", "--json", code=1).json
     assert [each["topic"] for each in began["waiting"]] == ["improvement-choice"]

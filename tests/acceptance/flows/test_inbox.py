@@ -28,7 +28,7 @@ def answered(world: World, *words: str, code: int = 0) -> Ended:
     return ended
 
 
-def test_role_continues_after_allow_flow_answer_from_another_process(project: World) -> None:
+def test_role_continues_after_another_process_answers_its_question(project: World) -> None:
     flow(project, "run", *FIRST, "--json", code=1)
     (asked,) = project.run("inbox", "--json").json
     assert asked["choices"] == ["allow", "allow-flow", "deny"]

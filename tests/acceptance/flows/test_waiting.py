@@ -104,7 +104,7 @@ def test_flow_show_command_reports_that_no_process_runs_the_flow(laid: World) ->
         assert "no process runs it" in laid.ok("flow", "list").out
 
 
-def test_missing_process_is_not_reported_while_flow_waits_for_an_answer(
+def test_flow_that_waits_for_an_answer_reports_no_missing_process(
     laid: World,
 ) -> None:
     assert laid.run(*RUN, "--scenario", laid.scenario(ASKS), "--consent", "full-access").code == 1

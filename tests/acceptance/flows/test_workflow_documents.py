@@ -83,7 +83,7 @@ def trip(world: World) -> World:
 
 
 @pytest.mark.parametrize("dialect", ["perdure", "relavium"])
-def test_exported_session_run_with_the_echo_model_sends_the_same_prompts(
+def test_workflow_exported_from_a_session_sends_the_same_prompts(
     world: World, dialect: str
 ) -> None:
     world.ok("import", str(SAMPLE))
@@ -137,7 +137,7 @@ async def _spoken(world: World) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["perdure", "relavium"])
-def test_exported_session_with_variables_runs_with_all_settings_of_its_agent(
+def test_workflow_exported_from_a_session_with_variables_can_be_run(
     world: World, dialect: str
 ) -> None:
     asyncio.run(_spoken(world))
@@ -282,7 +282,7 @@ def test_all_errors_of_document_are_reported_with_lines(trip: World) -> None:
     assert flow(trip, "list", "--json").json == []
 
 
-def test_document_run_is_listed_shown_exported_and_deleted_as_a_flow(trip: World) -> None:
+def test_flow_commands_accept_the_run_of_a_workflow_document(trip: World) -> None:
     ran = flow(trip, "run", "trip.yaml", "--input", "topic=tides", "--id", "f", "--watch")
     assert "plan active" in ran.out
     assert said_to(trip, "f", "helper") == ["Plan tides, 3 days"]
@@ -305,7 +305,7 @@ def test_document_run_is_listed_shown_exported_and_deleted_as_a_flow(trip: World
     assert flow(trip, "delete", "f", "--yes", "--json").json == deleted
 
 
-def test_document_run_completes_after_a_kill_a_stop_and_a_reply(
+def test_killed_and_stopped_workflow_run_can_be_completed(
     trip: World,
 ) -> None:
     acted = trip.scenario(

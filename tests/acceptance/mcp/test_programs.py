@@ -232,7 +232,7 @@ async def test_unknown_server_name_is_an_error_with_the_known_names(deeds: Path)
         (sys.executable, ("-c", "import time; time.sleep(600)"), 0.5, "not ready within 0.5 s"),
     ],
 )
-async def test_unusable_server_fails_the_start_with_its_reason(
+async def test_chat_with_an_unusable_mcp_server_cannot_start(
     command: str, args: tuple[str, ...], patience_s: float, told: str
 ) -> None:
     bad = McpServer(name="bad", command=command, args=args, connect_timeout_s=patience_s)
@@ -291,7 +291,7 @@ async def test_mcp_server_process_ends_if_the_program_raises_an_exception(deeds:
 
 
 @pytest.mark.all_only
-async def test_turn_aborted_in_a_call_leaves_server_usable(deeds: Path) -> None:
+async def test_server_is_usable_after_a_call_was_aborted(deeds: Path) -> None:
     stage = Stage(call("hang"), call("add", '{"a": 1, "b": 2}'), says("done"))
     me = agent(local(deeds))
     async with stage.runtime(me) as runtime:

@@ -79,7 +79,7 @@ async def killed_in_a_call(deeds: Path, port: int) -> None:
     await connection.close()
 
 
-async def test_unreachable_server_is_reported_without_an_address() -> None:
+async def test_error_for_an_unreachable_server_does_not_contain_the_address() -> None:
     with reserved_port() as port:
         connection = connected(at(f"http://127.0.0.1:{port}/mcp"))
         with pytest.raises(McpUnavailable, match="no connection could be made") as told:

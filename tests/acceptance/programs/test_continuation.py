@@ -193,7 +193,7 @@ async def test_program_resumes_session_that_pi_began(
     assert in_order(("Which bird is it?", "A heron.", "And what does it eat?"), sent)
 
 
-async def test_continue_in_command_writes_into_the_only_profile_of_operator(
+async def test_continue_in_command_writes_to_the_only_operator_profile(
     world: World,
 ) -> None:
     sessions = world.home / ".operator" / "profiles" / "ana" / "sessions"
@@ -208,7 +208,7 @@ async def test_continue_in_command_writes_into_the_only_profile_of_operator(
     assert json.loads(printed)["format"] == "operator"
 
 
-async def test_session_with_a_missing_folder_reports_the_remedy(world: World) -> None:
+async def test_continue_in_command_suggests_a_remedy_for_a_missing_folder(world: World) -> None:
     gone = world.project / "gone"
     async with perdure.open(world.address) as store:
         session = await store.create(cwd=gone)

@@ -46,7 +46,7 @@ async def test_seqs_of_two_turns_and_a_cancellation_have_no_gaps() -> None:
     assert types[-1] == "session:cancelled"
 
 
-async def test_history_text_only_omits_tools_and_reasoning_from_later_requests() -> None:
+async def test_text_only_history_omits_tool_calls_from_later_requests() -> None:
     # Scenario 2 of the specification.
     theatre = Theatre(main=[asks("look"), words("a tree"), words("bye")])
     chat = await theatre.chat(tools=[look], history="text_only")

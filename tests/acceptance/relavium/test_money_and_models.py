@@ -48,7 +48,7 @@ async def test_cumulative_cost_is_the_sum_of_all_cost_increments() -> None:
     assert {cost["model"] for cost in costs} == {"p:main"}
 
 
-async def test_turn_rejected_for_its_budget_is_not_counted_in_the_turn_limit() -> None:
+async def test_turn_over_the_budget_does_not_count_toward_the_turn_limit() -> None:
     # Scenario 5 of the specification.
     theatre = Theatre()
     once = perdure.Limits(max_turns=1)
@@ -99,7 +99,7 @@ async def test_restart_on_cut_option_restarts_the_answer_on_the_fallback_model()
     assert [m.text for m in await chat.session.messages()] == ["go", "so far, so good"]
 
 
-async def test_answer_that_looks_like_an_error_calls_no_fallback_model() -> None:
+async def test_answer_text_that_looks_like_an_error_causes_no_fallback() -> None:
     # Scenario 13 of the specification.
     theatre = Theatre(main=[words("Error: overloaded, try again"), words("")])
     chat = await theatre.chat(fallbacks=["q:other"])
@@ -306,7 +306,7 @@ async def test_unpriced_call_without_budget_is_counted_and_reported() -> None:
     assert (cost["priced"], cost["unpricedCalls"]) == (False, 1)
 
 
-async def test_every_attempt_is_checked_with_the_price_of_its_own_model() -> None:
+async def test_budget_check_uses_the_price_of_each_fallback_model() -> None:
     theatre = Theatre(main=[(DOWN,)], other=[words("never")])
     prices = {"p:*": perdure.Price(0, 0), "q:*": perdure.Price(perdure.dollars(9), 0)}
     theatre.players.price = None

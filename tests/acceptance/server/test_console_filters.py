@@ -17,7 +17,9 @@ pytestmark = pytest.mark.full_only
 
 
 @pytest.mark.all_only
-async def test_late_answer_to_earlier_filter_is_dropped(tmp_path: Path, chromium: Chromium) -> None:
+async def test_delayed_result_of_an_earlier_filter_is_ignored(
+    tmp_path: Path, chromium: Chromium
+) -> None:
     async with served(tmp_path) as server:
         for name in ("ana", "bob"):
             await server.store.create(title=f"Session of {name}", subject=name)

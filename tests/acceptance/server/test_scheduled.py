@@ -104,7 +104,7 @@ async def test_serve_command_runs_only_commands_that_its_settings_allow(
     assert not (world.folder / "made").exists()
 
 
-async def test_overdue_message_is_listed_although_the_settings_cannot_be_used(
+async def test_overdue_message_is_listed_despite_unusable_settings(
     world: World,
 ) -> None:
     await schedule_in_the_past(world, begun(world), "Hello")

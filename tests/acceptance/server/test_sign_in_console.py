@@ -20,7 +20,9 @@ from tests.fakes.served import served
 pytestmark = pytest.mark.full_only
 
 
-async def test_used_sign_in_address_is_reported_as_used(tmp_path: Path, chromium: Chromium) -> None:
+async def test_console_explains_that_a_sign_in_address_works_once(
+    tmp_path: Path, chromium: Chromium
+) -> None:
     codes = SignIn(TokenFile(tmp_path / "tokens.json"), SystemClock().now_ms, os.urandom)
     async with (
         served(tmp_path, signing_in=codes) as server,

@@ -91,7 +91,7 @@ async def is_accepted(turn: Turn) -> bool:
 
 
 @pytest.mark.all_only
-async def test_turns_of_all_processes_count_toward_the_limit_before_any_worker_runs(
+async def test_waiting_limit_counts_the_turns_of_all_processes(
     store: Store, address: str, folder: Path
 ) -> None:
     """Three processes send 60 turns at the same moment, before any worker has run."""
@@ -149,7 +149,7 @@ async def test_concurrent_posts_create_only_as_many_sessions_as_the_limit_allows
     assert (statuses.count(201), statuses.count(429)) == (MOST, len(posts) - MOST)
 
 
-async def test_turns_over_limit_raise_before_anything_is_written(
+async def test_turn_over_the_waiting_limit_is_refused_and_not_stored(
     store: Store, address: str, folder: Path
 ) -> None:
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
@@ -217,7 +217,7 @@ async def test_abort_before_the_turn_request_is_stored_ends_the_turn(store: Stor
 
 
 @pytest.mark.all_only
-async def test_turns_held_by_a_limit_count_toward_the_waiting_limit(
+async def test_turns_held_by_a_turn_limit_count_as_waiting(
     store: Store, address: str, folder: Path
 ) -> None:
     limits = cluster_of(store.backend).limits

@@ -310,7 +310,7 @@ async def test_stored_stop_request_ends_a_turn_that_waits_for_a_limit(
             await until(is_free)
 
 
-async def test_requests_of_all_workers_keep_the_interval_of_their_limit(
+async def test_requests_of_all_workers_obey_one_rate_limit(
     store: Store, address: str, folder: Path
 ) -> None:
     await limit(store, Limit(subject="model:scripted:echo", per_minute=150))

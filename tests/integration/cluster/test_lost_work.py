@@ -216,7 +216,7 @@ def make_multixacts(db: Connection, lockers: Sequence[Connection], last: int) ->
 
 
 @pytest.mark.all_only
-async def test_transaction_with_the_number_of_a_multixact_is_not_ended() -> None:
+async def test_takeover_does_not_confuse_a_multixact_with_a_transaction() -> None:
     with serving(is_own=True) as server, ExitStack() as connections:
         address = server.new_database()
 

@@ -265,7 +265,7 @@ class BeatenRunner(EmbeddedRunner):
 
 
 @pytest.mark.parametrize("is_same", [True, False])
-async def test_worker_job_continues_a_turn_that_another_process_begins_meanwhile(
+async def test_worker_job_continues_a_turn_that_another_process_began(
     store: Store, is_same: bool
 ) -> None:
     release = asyncio.Event()
@@ -297,7 +297,7 @@ async def test_worker_job_continues_a_turn_that_another_process_begins_meanwhile
     assert said == (["go"] if is_same else ["before", "go"])
 
 
-async def test_worker_job_continues_a_turn_that_begins_during_session_resume(
+async def test_worker_job_continues_a_turn_that_began_during_the_resume(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = Agent("helper", model=MODEL)

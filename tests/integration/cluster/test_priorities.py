@@ -88,7 +88,7 @@ async def test_turn_of_higher_priority_begins_before_waiting_turns(
     assert begun[5:] == ["late"]
 
 
-async def test_turn_of_higher_priority_gets_slot_of_limit_first(
+async def test_turn_of_higher_priority_gets_the_next_free_slot(
     runtime: Runtime, store: Store, address: str, folder: Path
 ) -> None:
     limits = cluster_of(store.backend).limits

@@ -83,7 +83,7 @@ async def test_turn_of_a_killed_worker_continues_on_another_worker(
 
 
 @pytest.mark.all_only
-async def test_turn_of_a_worker_stopped_inside_a_pipeline_continues_on_another_worker(
+async def test_turn_is_continued_after_its_worker_stopped_during_a_statement(
     postgres: PostgresServer, folder: Path
 ) -> None:
     if not postgres.is_ours:

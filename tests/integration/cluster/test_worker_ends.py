@@ -135,7 +135,7 @@ async def test_request_aborted_before_any_worker_starts_never_runs(
 
 
 @pytest.mark.all_only
-async def test_request_that_the_agent_of_the_worker_rejects_ends_with_reason(
+async def test_request_that_the_agent_rejects_fails_with_the_reason(
     store: Store, address: str, folder: Path
 ) -> None:
     lenient = perdure.Agent("careful", model="scripted:echo")

@@ -46,9 +46,7 @@ def limit_of(queue: DbosQueue) -> str:
         return db.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar_one()
 
 
-async def test_transactions_of_queue_have_time_limit_during_and_after_launch(
-    store: Store, address: str
-) -> None:
+async def test_queue_sets_a_time_limit_for_its_transactions(store: Store, address: str) -> None:
     assert store.backend.address
 
     async def perform(work: Work) -> str:

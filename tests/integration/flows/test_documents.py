@@ -56,7 +56,7 @@ async def ended(stage: FlowStage, workflow: Workflow, **given: object) -> tuple[
         return await flow.state(), flow
 
 
-async def test_line_of_nodes_shares_one_session_and_the_last_answer_is_the_output(
+async def test_successive_nodes_of_one_agent_share_a_session(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(tmp_path, says("Do check", "all is well"), says("Do plan", "first this"))
@@ -324,7 +324,7 @@ async def test_invalid_agent_files_are_reported(
     assert any(fault in each for each in caught.value.faults)
 
 
-async def test_input_connected_to_the_output_is_returned_unchanged(tmp_path: Path) -> None:
+async def test_workflow_output_connected_to_the_input_equals_the_input(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path)
     state, _ = await ended(stage, document("in>out", "in>out2"), message="hi")
     assert state.run.status == "completed"

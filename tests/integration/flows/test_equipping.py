@@ -211,7 +211,7 @@ async def test_withdrawn_model_causes_a_new_question_about_the_model(
     assert (await flow.run()).status == "awaiting_improvement_choice"
 
 
-async def test_role_without_offered_choices_causes_no_question(tmp_path: Path) -> None:
+async def test_role_without_choices_starts_without_a_question(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, *RULES)
     flow = await stage.flows("owner", "developer", offered=("scripted:flow",)).start(
         LINE, workspace=tmp_path, record_folder="record", consent="full-access", configuring="ask"

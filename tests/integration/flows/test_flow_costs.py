@@ -53,7 +53,7 @@ async def costs_of(folder: Path, nodes: int) -> tuple[float, float]:
     return given / nodes, commits / nodes
 
 
-async def test_longer_flow_reads_and_commits_no_more_per_node(tmp_path: Path) -> None:
+async def test_cost_per_node_does_not_grow_with_the_flow(tmp_path: Path) -> None:
     found: list[tuple[float, float]] = []
     for nodes in SIZES:
         folder = tmp_path / str(nodes)

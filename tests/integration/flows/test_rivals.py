@@ -134,7 +134,7 @@ def meanwhile(
 # ---------------------------------------------------------------- what is decided on a look
 
 
-async def test_steps_that_need_no_turn_run_once_in_two_processes(
+async def test_flow_is_completed_once_by_two_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(
@@ -445,7 +445,7 @@ async def test_append_of_another_process_is_seen_while_a_role_works(tmp_path: Pa
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_notification_of_an_entry_written_by_the_runner_causes_no_read(
+async def test_notification_of_a_known_entry_causes_no_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_known: bool
 ) -> None:
     """Wake-ups for an unknown position cause a read; one for an own entry does not."""

@@ -185,7 +185,7 @@ async def is_choosing(stage: FlowStage) -> bool:
     return state.open_turn is not None
 
 
-async def test_selector_run_by_other_process_runs_once(
+async def test_selector_that_another_process_runs_is_not_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = FlowStage(project(tmp_path), OWNER, DEVELOPER, *RULES)

@@ -80,7 +80,7 @@ class SlowStore(MemoryStore):
             await self.may_end.wait()
 
 
-async def test_cancelled_close_raises_its_cancellation() -> None:
+async def test_cancellation_of_a_close_is_raised_to_the_caller() -> None:
     store = SlowStore(clock=ManualClock(), random=SeededRandom())
     store.is_ending, store.may_end = asyncio.Event(), asyncio.Event()
     waker = Waker(store)

@@ -143,7 +143,7 @@ def _is_asked(record: Record) -> bool:
 
 @settings(max_examples=max(10, settings().max_examples // 2))
 @given(steps=STEPS, dialect=st.sampled_from(["operator", "pi"]))
-async def test_program_of_the_dialect_reads_the_same_context_as_perdure(
+async def test_pi_and_operator_read_the_same_context_as_perdure(
     steps: list[tuple[str, int]], dialect: DialectName
 ) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -115,7 +115,7 @@ async def test_verify_reports_acknowledged_entries_missing_at_the_file_end(
     assert "acknowledged" in problem.problem
 
 
-async def test_change_of_a_time_parent_or_kind_breaks_the_hash_of_the_commit(
+async def test_verify_reports_an_entry_with_a_changed_parent(
     store: JsonlStore, open_store: Opener, folder: Path
 ) -> None:
     path = await filled(store, folder)

@@ -472,7 +472,7 @@ async def test_removed_index_is_rebuilt(open_store: Opener, folder: Path, lost: 
     assert await faults_of_index(store) == []
 
 
-async def test_replaced_feed_causes_index_rebuild(
+async def test_index_is_rebuilt_if_the_feed_file_was_removed(
     open_store: Opener, folder: Path, dialect: DialectName
 ) -> None:
     await fill(await open_store(), "a", "b")
@@ -571,7 +571,7 @@ async def test_search_cancelled_while_locking_releases_lock(
         assert len(await search(await open_store(), "word")) == MANY + 1
 
 
-async def test_text_replaced_in_file_is_not_found_by_old_words(
+async def test_search_does_not_find_text_that_was_replaced_in_a_file(
     open_store: Opener, folder: Path, dialect: DialectName
 ) -> None:
     store = await open_store()

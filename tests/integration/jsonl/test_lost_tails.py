@@ -100,7 +100,7 @@ async def test_process_that_read_lost_entries_reports_their_loss(
     assert await problems(address) == [("s", 2, TAIL)]
 
 
-async def test_older_copy_of_file_is_reported_until_erasure(
+async def test_verify_reports_an_older_copy_of_a_session_file(
     address: str, folder: Path, tmp_path: Path
 ) -> None:
     await commit(address, "m0", "m1")

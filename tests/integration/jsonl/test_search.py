@@ -161,7 +161,7 @@ def test_words_of_one_entry_can_be_in_several_lines() -> None:
     assert looking.take(b'{"text":"moon"}\n')
 
 
-def test_entries_missing_in_the_feed_get_positions_after_all_others() -> None:
+def test_entries_that_the_feed_file_lacks_get_the_last_positions() -> None:
     places = Places([Span(5, S, 0, 2), Span(20, S, 2, 1)], 4, 100)
     assert [places.of(seq) for seq in range(5)] == [5, 6, 20, 103, 104]
     assert (places.is_in_order, places.newest) == (True, 104)

@@ -232,7 +232,7 @@ class RewrittenIndex(Index):
         return catalogue, msgspec.structs.replace(found, stale={1})
 
 
-async def test_index_update_of_files_that_are_rewritten_again_and_again_fails(
+async def test_index_update_fails_if_files_are_rewritten_too_often(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     await create(store)

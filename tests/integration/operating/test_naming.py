@@ -54,7 +54,9 @@ def test_exclusive_file_creation_works_without_hard_links(
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_full_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_on_a_full_disk_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fill(self: Path, text: str, _encoding: str) -> None:
         self.write_bytes(text.encode()[:2])
         raise OSError(errno.ENOSPC, "No space left on device")

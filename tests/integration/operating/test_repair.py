@@ -499,7 +499,7 @@ async def test_file_that_is_not_a_store_is_unchanged_by_repair(tmp_path: Path) -
         await repair_store(address(tmp_path / "nothing.db"))
 
 
-async def test_repair_writes_at_target_and_not_next_to_damaged_file(
+async def test_repair_writes_only_into_the_folder_of_the_target(
     stores: dict[str | None, bytes], tmp_path: Path
 ) -> None:
     """The damaged disk could be full or read-only, and a file can only be moved within one disk."""

@@ -39,7 +39,7 @@ async def test_concurrent_copies_of_same_session_both_finish(
     assert len(await targets[0].maintenance.segment_states()) == 2
 
 
-async def test_session_removed_during_copy_is_missing_not_damaged(
+async def test_session_removed_during_a_copy_is_reported_as_missing(
     store: PostgresStore, open_store: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await create(store, S, said("a"))

@@ -258,7 +258,7 @@ async def test_erasure_with_a_cut_connection_is_complete_or_has_no_effect(
     await cuts.each(cuts.cached, call, check, step)
 
 
-async def test_commit_after_a_call_cancelled_at_any_step_is_stored(store: PostgresStore) -> None:
+async def test_commit_is_stored_after_an_earlier_call_was_cancelled(store: PostgresStore) -> None:
     await create(store, S, said("a"))
     stored, cancelled = ["a"], 0
     for steps in range(STEPS):
@@ -291,7 +291,7 @@ async def cancelled_at_lock(store: PostgresStore, call: asyncio.Task[None]) -> N
         await call
 
 
-async def test_call_cancelled_while_returning_a_connection_does_not_lose_it(
+async def test_cancelled_call_makes_its_connection_available_again(
     single: PostgresStore,
 ) -> None:
     lent, leave = asyncio.Event(), asyncio.Event()

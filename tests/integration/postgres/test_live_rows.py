@@ -97,7 +97,7 @@ async def other(address: str) -> AsyncIterator[Store]:
         yield opened
 
 
-async def test_erased_answer_is_in_no_live_row(address: str, other: Store) -> None:
+async def test_erased_answer_is_not_in_the_live_events(address: str, other: Store) -> None:
     async with running(address) as (store, chat, model):
         answer = await told_to_watch(chat, other, model)
         assert rows(address)
@@ -107,7 +107,9 @@ async def test_erased_answer_is_in_no_live_row(address: str, other: Store) -> No
         assert rows(address) == []
 
 
-async def test_closed_store_leaves_no_live_row(address: str, other: Store) -> None:
+async def test_closed_store_leaves_no_live_event_in_the_database(
+    address: str, other: Store
+) -> None:
     async with running(address) as (_, chat, model):
         await told_to_watch(chat, other, model)
         assert rows(address)
@@ -136,7 +138,7 @@ async def shown_elsewhere(watch: Watch) -> None:
             pass
 
 
-async def test_live_row_written_during_an_erasure_does_not_remain(
+async def test_live_event_written_during_an_erasure_does_not_remain(
     address: str, other: Store
 ) -> None:
     async with running(address) as (_, chat, model):

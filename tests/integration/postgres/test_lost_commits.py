@@ -42,7 +42,7 @@ def copy(source: Path, target: Path) -> None:
     subprocess.run(["cp", "-a", str(source), str(target)], check=True)
 
 
-async def test_turn_fails_with_store_behind_if_the_server_lost_commits(
+async def test_turn_fails_if_the_server_has_lost_commits(
     own: PostgresServer, tmp_path: Path
 ) -> None:
     data, replica = folder_of(own), tmp_path / "replica"

@@ -52,7 +52,7 @@ async def test_cancelled_close_still_ends_all_watches() -> None:
         await anext(changes)
 
 
-async def test_new_watch_yields_even_if_the_server_is_unreachable() -> None:
+async def test_new_watch_wakes_even_if_the_server_is_unreachable() -> None:
     database = Database(route_of("postgresql://127.0.0.1:1/none"), "default", "normal")
     watcher = Watcher(database, SeededRandom())
 
@@ -71,7 +71,7 @@ class FailingDatabase(Database):
             raise ArithmeticError("the first statement")
 
 
-async def test_unexpected_error_of_a_notification_is_reported_and_the_next_one_is_sent() -> None:
+async def test_notifications_continue_after_an_unexpected_error() -> None:
     database = FailingDatabase(route_of("postgresql://127.0.0.1:1/none"), "default", "normal")
     database.sent = []
     watcher, reported = Watcher(database, SeededRandom()), list[object]()

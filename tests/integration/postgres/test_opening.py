@@ -245,7 +245,7 @@ async def test_leases_use_server_clock_by_default(
     assert (await by_hand.acquire_lease(S, "me", 1_000)).until == START_MS + 1_000
 
 
-async def test_timeouts_are_set_unless_server_has_its_own(
+async def test_address_can_override_the_default_timeouts(
     store: PostgresStore, address: str, open_store: Open
 ) -> None:
     other = await open_store(f"{address}&options=-c%20statement_timeout%3D7s")

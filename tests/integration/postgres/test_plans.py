@@ -294,9 +294,7 @@ async def test_reading_questions_is_not_slower_with_many_sessions(
     assert before.payload_bytes == bodies + sum(sizes)
 
 
-async def test_newest_entries_of_a_tree_are_read_from_the_nearest_forks_only(
-    open_store: Open, plans: Plans
-) -> None:
+async def test_newest_tree_entries_are_read_from_few_forks(open_store: Open, plans: Plans) -> None:
     filling = await open_store()
     await create(filling, S, said("first"))
     forks = [S, *(StreamId(f"f{number}") for number in range(FEW + 5))]
@@ -386,7 +384,7 @@ async def test_cost_of_erasing_an_origin_grows_linearly_with_its_forks(
     assert rows_of_many <= rows_of_few * 8 * 1.3
 
 
-async def test_media_erasure_scans_only_new_entries_while_contents_are_locked(
+async def test_media_erasure_reads_few_entries_while_contents_are_locked(
     open_store: Open, db: Database, plans: Plans
 ) -> None:
     store = await open_store()

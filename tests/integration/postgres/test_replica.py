@@ -196,7 +196,7 @@ async def test_turns_leases_and_commits_never_use_the_replica(
     assert readers.of("perdure.entry") == {PRIMARY}
 
 
-async def test_commit_is_listed_as_soon_as_its_call_returns(
+async def test_new_commit_is_found_at_once_by_lists_and_searches(
     servers: Replicated, database: str, store: Store
 ) -> None:
     async with perdure.open(servers.at(database)) as other:
@@ -208,7 +208,7 @@ async def test_commit_is_listed_as_soon_as_its_call_returns(
             assert len(await store.search(f"bird{number}")) == 1
 
 
-async def test_commit_with_durability_normal_is_listed_as_soon_as_it_returns(
+async def test_commit_with_durability_normal_is_listed_at_once(
     servers: Replicated, database: str
 ) -> None:
     async with perdure.open(servers.store_at(database), durability="normal") as store:
@@ -465,7 +465,7 @@ async def test_concurrent_reads_share_one_attempt_to_connect_to_a_hanging_replic
     silent.close()
 
 
-async def test_next_read_repeats_a_server_check_that_was_cancelled(
+async def test_read_after_a_cancelled_server_check_repeats_the_check(
     servers: Replicated, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, never, ask_once = asyncio.Event(), asyncio.Event(), Database.ask_once

@@ -69,7 +69,7 @@ async def test_search_index_is_empty_before_the_first_search(
     assert mark(db) == (version, upto, parts)
 
 
-async def test_search_finds_a_slow_commit_with_an_early_position(
+async def test_search_finds_a_commit_that_ends_after_later_commits(
     store: PostgresStore, address: str, db: Database
 ) -> None:
     """The mark never passes a transaction that took its position first and commits last."""
@@ -279,7 +279,7 @@ async def test_search_uses_indexes_under_row_level_security(
         assert any("Index Cond" in row[0] and condition in row[0] for row in plan), sql
 
 
-async def test_indexing_uses_the_primary_key_before_the_first_analyze(
+async def test_index_query_uses_the_primary_key_without_statistics(
     store: PostgresStore, db: Database
 ) -> None:
     for number in range(50):

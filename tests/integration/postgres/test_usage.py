@@ -61,7 +61,7 @@ async def test_count_read_during_an_erasure_is_not_stored(
 
 
 @pytest.mark.usefixtures("kept_at_once")
-async def test_usage_counts_are_exact_while_handles_append_read_and_erase(open_store: Open) -> None:
+async def test_usage_counts_are_exact_during_concurrent_calls(open_store: Open) -> None:
     stores = [await open_store() for _ in range(3)]
     for number in range(6):
         await create(stores[0], f"s{number}", said("a"))
@@ -83,7 +83,7 @@ async def test_usage_counts_are_exact_while_handles_append_read_and_erase(open_s
 
 
 @pytest.mark.usefixtures("kept_at_once")
-async def test_usage_counts_are_exact_despite_a_slow_commit_with_an_early_position(
+async def test_usage_counts_are_exact_despite_a_slow_transaction(
     open_store: Open, db: Database, address: str
 ) -> None:
     store = await open_store()

@@ -163,7 +163,7 @@ async def test_erasure_waits_for_or_reports_older_reader(
     await store.close()
 
 
-def test_check_for_erased_text_finds_an_index_page_in_free_space(path: Path) -> None:
+def test_erased_text_in_a_free_page_is_detected(path: Path) -> None:
     part = make_part([text(1, f"before {WORD} behind")])
     with raw_database(path) as db:
         db.execute("PRAGMA secure_delete = OFF")

@@ -23,7 +23,7 @@ from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 REMOVED, ERASED = StreamId("removed"), StreamId("erased")
 
 
-async def test_late_step_of_a_removal_does_not_affect_the_next_erasure(
+async def test_late_step_of_a_finished_removal_changes_no_later_erasure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next erasure gets the same number, because the removal deleted its certificate."""

@@ -114,7 +114,7 @@ def test_file_size_limit_counts_as_full_disk(path: Path) -> None:
     assert child.stdout.split() == ["store_full", "appended", "ok"], child.stderr
 
 
-async def test_opening_without_room_for_the_log_index_counts_as_full_disk(
+async def test_opening_reports_a_full_disk_if_the_wal_index_does_not_fit(
     open_store: Opener,
 ) -> None:
     await (await open_store()).close()

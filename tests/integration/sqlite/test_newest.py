@@ -16,7 +16,7 @@ from tests.fakes.streams import S, append, create, say
 FORK = StreamId("fork")
 
 
-async def test_newest_entries_equal_those_of_separate_state_and_branch_reads(
+async def test_one_read_of_state_and_branch_equals_two_separate_reads(
     store: SqliteStore,
 ) -> None:
     assert isinstance(store, SnapshotReader)

@@ -298,7 +298,7 @@ async def test_truncated_file_is_reported_and_unchanged(open_store: Opener, path
     assert snapshot(path.parent) == before
 
 
-async def test_linked_store_with_an_unfinished_switch_to_wal_can_be_opened(
+async def test_store_killed_while_enabling_wal_opens_through_a_link(
     open_store: Opener, path: Path
 ) -> None:
     await made(open_store)
@@ -323,7 +323,7 @@ async def test_linked_store_with_an_unfinished_switch_to_wal_can_be_opened(
         assert db.pragma("journal_mode") == "wal"
 
 
-async def test_processes_create_same_store_concurrently(path: Path) -> None:
+async def test_concurrent_openings_of_a_new_file_create_one_store(path: Path) -> None:
     async def opened(number: int) -> SqliteStore:
         return await SqliteStore.open(path, clock=ManualClock(), random=SeededRandom(number))
 
@@ -373,7 +373,7 @@ async def test_address_without_a_file_is_rejected(address: str, durability: str)
         )
 
 
-async def test_unfinished_read_releases_its_snapshot(store: SqliteStore) -> None:
+async def test_unfinished_read_does_not_hold_an_old_snapshot(store: SqliteStore) -> None:
     database = store.handle.opened
     left: list[object] = []
 
@@ -404,7 +404,7 @@ async def test_sequential_reads_share_a_thread(store: SqliteStore) -> None:
     assert len(set(await asyncio.gather(*together))) == READERS
 
 
-async def test_pending_reads_get_an_outcome_when_store_closes(
+async def test_pending_reads_end_when_the_store_closes(
     open_store: Opener,
 ) -> None:
     store = await open_store()

@@ -76,7 +76,7 @@ async def test_search_index_is_empty_before_the_first_search(
     assert mark(path) == (VERSION, MANY, 1)
 
 
-async def test_phrase_search_reads_only_blocks_with_the_words_next_to_each_other(
+async def test_phrase_search_reads_only_blocks_that_contain_the_phrase(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every text has all words.

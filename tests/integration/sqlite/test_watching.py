@@ -77,15 +77,13 @@ async def _all(changes: Changes) -> None:
         pass
 
 
-async def test_watch_that_begins_after_the_file_was_moved_yields(
-    store: SqliteStore, path: Path
-) -> None:
+async def test_watch_that_begins_after_a_file_move_is_woken(store: SqliteStore, path: Path) -> None:
     await asyncio.to_thread(path.rename, path.with_suffix(".moved"))
 
     await woken(store.changes())
 
 
-async def test_moving_the_file_wakes_watchers_whose_next_read_fails(
+async def test_watchers_are_woken_if_the_store_file_is_moved(
     store: SqliteStore, path: Path
 ) -> None:
     await create(store)

@@ -88,7 +88,7 @@ async def test_denial_with_a_note_reaches_the_model(store: Store, tmp_path: Path
 
 
 @pytest.mark.all_only
-async def test_edit_question_suggests_accept_edits_instead_of_always(
+async def test_edit_question_suggests_an_approval_mode_but_no_always_answer(
     store: Store, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_text("the sea\n")
@@ -139,7 +139,7 @@ async def test_answer_keys_of_an_edit_are_visible_in_a_small_terminal(
 
 
 @pytest.mark.all_only
-async def test_edit_of_a_hidden_file_does_not_mention_accept_edits(
+async def test_edit_of_a_hidden_file_suggests_no_other_approval_mode(
     store: Store, tmp_path: Path
 ) -> None:
     (tmp_path / ".notes.txt").write_text("the sea\n")
@@ -356,7 +356,7 @@ async def test_command_without_a_matching_rule_shows_how_to_allow_it(
         await seen.idle()
 
 
-async def test_chat_does_not_suggest_to_allow_a_command_that_contains_a_pattern(
+async def test_chat_suggests_no_permission_for_a_command_with_a_pattern(
     store: Store, tmp_path: Path
 ) -> None:
     may_run = Permissions(allowed_commands=("pwd",))

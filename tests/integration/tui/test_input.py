@@ -193,7 +193,7 @@ async def test_completion_list_stays_open_when_an_earlier_message_is_sent(
         assert area.composer.text == "/co"
 
 
-async def test_fast_typing_uses_completions_of_the_complete_text(
+async def test_fast_typing_selects_from_the_newest_completions(
     store: Store, tmp_path: Path
 ) -> None:
     async with chatting(store, tmp_path) as seen:

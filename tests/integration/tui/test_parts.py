@@ -98,7 +98,7 @@ def test_theme_follows_setting_and_terminal(
     assert theme_of(wanted, environment) == theme
 
 
-async def test_sequences_and_branches_of_the_tree_can_be_folded_and_unfolded(store: Store) -> None:
+async def test_parts_of_the_tree_can_be_folded_and_unfolded(store: Store) -> None:
     session = await store.create()
     first = await session.append(user("Where to?"))
     await session.append(*(assistant(f"Step {n}") for n in range(5)))

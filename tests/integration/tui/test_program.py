@@ -45,7 +45,7 @@ async def test_message_is_answered_and_rendered_as_markdown(store: Store, tmp_pa
         assert "tokens" in seen.screen
 
 
-async def test_every_command_prints_output_in_running_program(store: Store, tmp_path: Path) -> None:
+async def test_every_chat_command_prints_the_expected_output(store: Store, tmp_path: Path) -> None:
     async with chatting(store, tmp_path, size=(120, 40)) as seen:
         for typed, told in (
             ("/cost", "no messages yet"),

@@ -126,7 +126,7 @@ async def test_tab_key_in_a_chat_without_calls_keeps_the_focus_in_the_text_field
         await seen.until(lambda: composer.text == "a")
 
 
-async def test_long_text_below_the_prompt_uses_all_rows(
+async def test_long_transcript_uses_the_rows_below_the_prompt(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ChatProgram, "is_inline", property(lambda _: True))
@@ -143,7 +143,7 @@ async def test_long_text_below_the_prompt_uses_all_rows(
 
 
 @pytest.mark.parametrize("command", ["/help", "/resume", "/tree"])
-async def test_command_screen_below_the_prompt_uses_all_rows(
+async def test_help_resume_and_tree_screens_use_all_rows(
     command: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ChatProgram, "is_inline", property(lambda _: True))

@@ -111,7 +111,7 @@ async def test_tool_outcome_is_stored_despite_cancellation_at_any_step(
     assert len(paid) <= STEPS
 
 
-async def test_suspending_ends_even_if_a_commit_never_returns(
+async def test_chat_can_be_suspended_although_a_commit_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cancellation, "FINISH_S", 0.05)

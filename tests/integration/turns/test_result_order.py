@@ -105,7 +105,7 @@ async def test_next_request_is_valid_for_every_provider(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [ended_in_reverse, stored_in_reverse])
-async def test_items_of_the_openai_sdk_have_results_after_calls(make: Any) -> None:
+async def test_openai_sdk_gets_tool_results_after_their_calls(make: Any) -> None:
     async with perdure.open("memory:") as store:
         await make(store)
         items = [cast("Any", item) for item in await PerdureSession("s", store).get_items()]

@@ -43,9 +43,7 @@ def without_ids(events: list[Event]) -> list[tuple[str, str]]:
     with_larger(7, 1),
     ids=["sample", "all"],
 )
-async def test_session_after_any_kill_contains_the_first_events_of_the_run(
-    tmp_path: Path, every: int
-) -> None:
+async def test_events_of_a_killed_run_have_no_gaps(tmp_path: Path, every: int) -> None:
     kills = range(1, COMMITS + 1, every)
     done = run_forked(runner.run_and_die, str(tmp_path), list(kills))
     codes = done.out.decode().split()

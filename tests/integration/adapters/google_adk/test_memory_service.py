@@ -28,7 +28,7 @@ async def found(service: PerdureMemoryService, query: str, **names: str) -> list
     return [str((memory.content.parts or [])[0].text) for memory in response.memories]
 
 
-async def test_session_is_found_up_to_its_last_added_event(store_address: str) -> None:
+async def test_search_finds_only_events_that_were_added_to_memory(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         sessions, memory = PerdureSessionService(store), PerdureMemoryService(store)
         session = await sessions.create_session(**APP, session_id="s")
@@ -45,7 +45,7 @@ async def test_session_is_found_up_to_its_last_added_event(store_address: str) -
         assert [info.id for info in await store.recent()] == ["adk:app:ana:s"]
 
 
-async def test_session_of_another_service_added_twice_is_copied_once(store_address: str) -> None:
+async def test_session_added_to_memory_twice_is_copied_once(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         memory = PerdureMemoryService(store)
         events = [said("The harbour is closed.", timestamp=86_400.0), Event(author="user")]

@@ -57,18 +57,22 @@ async def copied_once(source: BaseSessionService, address: str) -> None:
         assert await copy_sessions(source, target, "app") == {("ana", "s"): 0, ("ben", "s 2"): 0}
 
 
-async def test_sqlite_service_is_copied_once(store_address: str, tmp_path: Path) -> None:
+async def test_sqlite_sessions_of_the_sqlite_service_are_copied_once(
+    store_address: str, tmp_path: Path
+) -> None:
     await copied_once(SqliteSessionService(str(tmp_path / "adk.db")), store_address)
 
 
-async def test_database_service_on_sqlite_is_copied_once(tmp_path: Path) -> None:
+async def test_sqlite_sessions_of_the_database_service_are_copied_once(tmp_path: Path) -> None:
     address = f"sqlite+aiosqlite:///{tmp_path / 'adk.db'}"
     async with DatabaseSessionService(address) as source:
         await copied_once(source, f"sqlite:///{tmp_path / 'perdure.db'}")
 
 
 @pytest.mark.full_only
-async def test_database_service_on_postgres_is_copied_once(postgres: Any, tmp_path: Path) -> None:
+async def test_postgres_sessions_of_the_database_service_are_copied_once(
+    postgres: Any, tmp_path: Path
+) -> None:
     address: str = postgres.take()
     url = address.replace("postgresql://", "postgresql+psycopg://", 1)
     async with DatabaseSessionService(url) as source:

@@ -120,7 +120,7 @@ async def test_late_results_are_matched_to_their_calls(store_address: str) -> No
         await check_session(store)
 
 
-async def test_request_quotes_each_call_and_result_of_another_program_once(
+async def test_calls_of_another_program_are_quoted_once_in_the_request(
     store_address: str,
 ) -> None:
     async with perdure.open(store_address) as store:
@@ -141,7 +141,9 @@ async def test_request_quotes_each_call_and_result_of_another_program_once(
         assert max(quoted.index(f"'{id}'") for id in IDS) < places[0]
 
 
-async def test_results_of_another_program_are_matched_to_agent_calls(store_address: str) -> None:
+async def test_tool_results_of_another_program_are_matched_to_their_calls(
+    store_address: str,
+) -> None:
     async with perdure.open(store_address) as store:
         service = PerdureSessionService(store)
         await service.create_session(**NAMES)
@@ -155,7 +157,7 @@ async def test_results_of_another_program_are_matched_to_agent_calls(store_addre
 
 
 @pytest.mark.parametrize("role", ["tool", "user"])
-async def test_author_of_a_tool_result_with_text_is_the_author_of_its_call(role: Any) -> None:
+async def test_tool_results_with_text_reach_the_model(role: Any) -> None:
     def with_text(id: str) -> perdure.Message:
         return perdure.Message(
             role, (perdure.ToolResultPart(id, "seen"), perdure.TextPart("Go on."))

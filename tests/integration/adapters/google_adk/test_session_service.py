@@ -152,7 +152,7 @@ async def test_state_after_many_changes_is_read_from_snapshots(store_address: st
         assert len(notes) == 2
 
 
-async def test_invalid_event_notes_of_other_writers_are_reported_and_ignored(
+async def test_invalid_state_notes_of_other_programs_are_reported_and_ignored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     shapes: list[dict[str, object]] = [
@@ -250,7 +250,7 @@ Refusing.__private_attributes__.pop(ATTRIBUTE, None)
 
 
 @pytest.mark.parametrize("released", [Unmarked, Refusing])
-async def test_outdated_session_is_rejected_even_without_the_private_attribute(
+async def test_outdated_session_is_rejected_even_in_other_adk_releases(
     released: type[Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert getattr(Session(**APP, id="s"), ATTRIBUTE, "none") is None  # this release has it

@@ -29,9 +29,7 @@ def lines_of(file: Path) -> list[str]:
     with_larger(7, 1),
     ids=["sample", "all"],
 )
-def test_thread_after_any_kill_contains_the_first_steps_and_can_continue(
-    tmp_path: Path, every: int
-) -> None:
+def test_graph_thread_can_continue_after_any_kill(tmp_path: Path, every: int) -> None:
     done = run_forked(runner.run_and_die, str(tmp_path), every)
     ended = Counter(done.out.decode().splitlines())
     for kind in runner.KINDS:

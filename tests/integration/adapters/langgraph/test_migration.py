@@ -56,7 +56,7 @@ def config(thread: str, **more: str) -> Any:
     return {"configurable": {"thread_id": thread, **more}}
 
 
-def test_threads_are_copied_once_and_continue(
+def test_langgraph_threads_are_copied_once_and_can_continue(
     source: tuple[Any, Any], store: perdure.blocking.Store
 ) -> None:
     saver, _ = source
@@ -88,7 +88,7 @@ def test_threads_are_copied_once_and_continue(
     assert texts[-2] == "four"
 
 
-def test_items_are_copied_once_and_found(
+def test_langgraph_items_are_copied_once(
     source: tuple[Any, Any], store: perdure.blocking.Store
 ) -> None:
     _, items = source

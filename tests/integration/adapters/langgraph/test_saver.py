@@ -82,7 +82,7 @@ def test_interrupted_graph_resumes_in_another_process(store_address: str) -> Non
         assert graph.invoke(Command(resume="Ada"), config()) == {"name": "Ada"}
 
 
-async def test_async_graph_runs_on_the_loop_of_its_store(store_address: str) -> None:
+async def test_async_graph_runs_with_an_async_store(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         saver = PerdureSaver(store)
         graph = graph_with(saver)

@@ -49,7 +49,7 @@ async def outputs_of(session: PerdureSession) -> list[str]:
     return [item["output"] for item in items if item.get("type") == "function_call_output"]
 
 
-async def test_answers_of_the_command_line_are_used_after_kills(
+async def test_run_uses_command_line_answers_after_a_kill(
     store_address: str, tmp_path: Path
 ) -> None:
     with child(CHILD, "ask", store_address, tmp_path) as process:

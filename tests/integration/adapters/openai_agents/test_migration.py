@@ -17,9 +17,7 @@ from perdure.adapters.openai_agents import PerdureSession, copy_session, import_
 from perdure.errors import WrongArgument
 
 
-async def test_sessions_are_copied_and_new_items_added_later(
-    store_address: str, tmp_path: Path
-) -> None:
+async def test_second_import_copies_only_new_items(store_address: str, tmp_path: Path) -> None:
     file = tmp_path / "sdk.db"
     ana, ben = SQLiteSession("ana", file), SQLiteSession("ben b", file)
     first: list[TResponseInputItem] = [{"role": "user", "content": "a"}]
@@ -97,7 +95,7 @@ async def test_sqlalchemy_session_on_postgres_is_copied_once(postgres: Any, tmp_
     postgres.give_back(address)
 
 
-async def test_current_branch_of_advanced_session_is_copied(tmp_path: Path) -> None:
+async def test_only_the_current_branch_of_an_sdk_session_is_copied(tmp_path: Path) -> None:
     file = tmp_path / "sdk.db"
     source = AdvancedSQLiteSession(session_id="ana", db_path=file, create_tables=True)
     await source.add_items(said("a", "b"))

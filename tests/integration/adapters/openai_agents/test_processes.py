@@ -83,7 +83,7 @@ def without_ids(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.full_only
-async def test_session_after_any_kill_contains_the_first_items_of_the_run(tmp_path: Path) -> None:
+async def test_items_of_a_killed_run_have_no_gaps(tmp_path: Path) -> None:
     """The same run is killed on a perdure session and on the SDK's own, after each commit."""
     done = run_forked(runner.run_and_die, str(tmp_path), COMMITS)
     codes = done.out.decode().split()
