@@ -52,7 +52,7 @@ def test_event_payloads_match_their_static_types() -> None:
     assert checked == TYPES
 
 
-async def test_event_can_be_matched_by_its_class_in_a_match_statement() -> None:
+async def test_match_statement_can_match_an_event_by_class() -> None:
     told: list[object] = []
     async with perdure.open("memory:") as store:
         session = await store.create(id="s")

@@ -12,7 +12,7 @@ from tests.fakes.sources import imported, pi_file
 GENUINE = pi_file("v3.jsonl")
 
 
-async def test_import_of_an_altered_file_leaves_its_session_unchanged(store: SessionStore) -> None:
+async def test_altered_file_does_not_change_an_existing_session(store: SessionStore) -> None:
     lines = GENUINE.splitlines(keepends=True)
     first = await imported(store, b"".join(lines[:-2]))
     write = Write(stream=first.session, entries=(new_tree(user("added here")),))

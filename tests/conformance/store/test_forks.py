@@ -104,7 +104,7 @@ async def test_fork_and_origin_do_not_share_later_entries(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_fork_of_the_tree_sees_every_branch_up_to_the_fork(store: SessionStore) -> None:
+async def test_fork_with_scope_tree_sees_every_branch(store: SessionStore) -> None:
     await grown(store)
     await fork(store, S, "f", said("own"), at=EntryId("s/3"))
     await append(store, S, said("too late"))
@@ -333,7 +333,7 @@ async def test_fork_can_have_its_own_name_and_folder(store: SessionStore) -> Non
     assert (info.title, info.cwd) == ("Other", "/q")
 
 
-async def test_fork_of_a_path_counts_the_messages_of_that_path(store: SessionStore) -> None:
+async def test_fork_with_scope_path_counts_the_messages_of_the_path(store: SessionStore) -> None:
     await grown(store)
 
     await fork(store, S, "left", at=EntryId("s/3"), scope="path")

@@ -64,7 +64,7 @@ async def test_paged_name_query_returns_the_same_sessions_as_a_scan(
             assert pages == -(-len(expected) // 3)
 
 
-async def test_name_query_finds_the_session_by_its_current_name_only(store: SessionStore) -> None:
+async def test_session_is_not_found_by_an_old_name(store: SessionStore) -> None:
     await create(store, "s")
     assert await ids(store, "first") == []
     await append(store, StreamId("s"), said("First words"))

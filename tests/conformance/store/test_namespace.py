@@ -152,7 +152,7 @@ async def test_sessions_are_listed_by_newest_activity(store: SessionStore) -> No
     assert names(await store.sessions()) == ["b", "c", "a"]
 
 
-async def test_sessions_of_the_same_time_are_listed_by_id_descending(store: SessionStore) -> None:
+async def test_sessions_with_equal_times_are_listed_by_descending_id(store: SessionStore) -> None:
     for name in ("m", "z", "a", "B"):
         await create(store, name)
 

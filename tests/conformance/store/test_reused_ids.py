@@ -69,7 +69,7 @@ async def test_erasing_again_returns_first_certificate(handle: Store) -> None:
     assert [done.id for done in await handle.erasures()] == [certificate]
 
 
-async def test_handle_of_erased_session_raises(handle: Store) -> None:
+async def test_use_of_an_erased_session_handle_is_rejected(handle: Store) -> None:
     session = await handle.create(id="chat")
     await session.append(user("secret"), assistant("words"))
     await handle.erase("chat")

@@ -115,7 +115,7 @@ async def test_summary_erased_in_fork_is_counted(format: ExportFormat) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_export_at_leaf_contains_only_its_branch(format: ExportFormat) -> None:
+async def test_export_at_a_leaf_contains_one_branch(format: ExportFormat) -> None:
     store, session = await stored()
     tree = await store.tree(session)
     first = next(entry for entry in tree if entry.kind == "message")
@@ -247,7 +247,7 @@ async def test_messages_after_operator_import_are_readable_by_operator(name: str
     assert len(there.context()) == len(before.context()) + 1
 
 
-async def test_pi_session_exports_same_context_to_operator() -> None:
+async def test_pi_session_exported_to_operator_has_the_same_context() -> None:
     store, session = await stored()
     there = operator_reader.read((await export_session(store, session, "operator")).content)
     state = await store.state(session)

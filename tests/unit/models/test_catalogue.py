@@ -91,7 +91,7 @@ def test_model_name_without_provider_is_rejected_with_remedy(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["openai", "openai:", "openai: "])
-def test_provider_without_model_is_rejected_with_the_expected_form(name: str) -> None:
+def test_error_for_a_missing_model_name_shows_the_expected_form(name: str) -> None:
     assert not is_model_name(name)
     told = f"^{name!r} names a provider, but no model of it: write openai:NAME$"
     with pytest.raises(WrongArgument, match=told) as refused:

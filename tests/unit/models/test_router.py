@@ -45,7 +45,7 @@ async def test_router_selects_the_client_by_the_model_prefix() -> None:
     assert router.info("b:x").context_window == 6
 
 
-async def test_factory_is_called_once_and_only_when_needed() -> None:
+async def test_client_factory_is_called_once_on_first_use() -> None:
     made: list[NamedClient] = []
 
     def factory() -> NamedClient:

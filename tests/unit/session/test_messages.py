@@ -110,7 +110,7 @@ def test_message_of_a_newer_version_is_rejected() -> None:
         decode_message(b'{"role":"user","parts":[]}', 2)
 
 
-def test_message_parts_of_unknown_types_are_found_in_every_kind_of_entry() -> None:
+def test_unknown_message_parts_are_found_in_every_entry_kind() -> None:
     part = b'{"type":"smell"}'
     message = b'{"role":"user","parts":[' + part + b"]}"
     for body in (message, b'{"partial":' + message + b"}", b'{"retained":[' + message + b"]}"):

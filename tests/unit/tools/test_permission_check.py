@@ -115,7 +115,7 @@ def test_tool_that_needs_approval_ignores_grants() -> None:
 
 
 @pytest.mark.parametrize("what", ["", "x" * 600, f"curl -H {KEY}"])
-def test_call_that_cannot_be_displayed_in_full_needs_approval_each_time(what: str) -> None:
+def test_call_that_cannot_be_shown_whole_always_needs_approval(what: str) -> None:
     ruling = judge_call(spec_of(), {"what": what}, mode("ask"))
     assert (ruling.decision, ruling.grant) == ("ask", None)
     assert KEY not in ruling.text

@@ -179,7 +179,7 @@ def test_exhausted_account_with_status_429_raises_model_refused() -> None:
     assert error.status == 429
 
 
-def test_error_for_a_failed_connection_is_unavailable_and_contains_the_address() -> None:
+def test_failed_connection_gives_unavailable_with_the_address() -> None:
     cause = httpx2.ConnectError("connection refused")
     wrapped = ModelConnectionError("x", "Connection error.")
     wrapped.__cause__ = cause

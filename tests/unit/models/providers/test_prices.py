@@ -32,7 +32,7 @@ def test_models_of_every_paid_provider_have_a_price(model: str, address: str) ->
     assert (cost_microcents(million, model, address) or 0) > 100_000_000
 
 
-def test_each_class_of_tokens_has_its_own_price() -> None:
+def test_each_class_of_tokens_has_a_separate_price() -> None:
     usage = RequestUsage(
         input_tokens=1_000_000, cache_read_tokens=500_000, cache_write_tokens=100_000
     )

@@ -94,7 +94,7 @@ def test_unsupported_media_become_notice() -> None:
     )
 
 
-def test_media_of_a_tool_are_sent_after_its_results() -> None:
+def test_tool_media_are_sent_after_the_tool_results() -> None:
     result = Message("tool", (ToolResultPart("c", "an image", media=(PNG,)),))
     _, _, parts = mapped(user("x"), assistant(tool_call("c", "t")), result, media=BYTES)
     assert isinstance(parts[0], wire.ToolReturnPart)

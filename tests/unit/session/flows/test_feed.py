@@ -89,7 +89,7 @@ def test_tool_call_is_pending_until_its_outcome() -> None:
     ]
 
 
-def test_call_that_never_ran_is_shown_with_outcome() -> None:
+def test_call_that_never_ran_is_shown_as_failed() -> None:
     assert told(tool_done("c1", succeeded=False)) == [("tool-error", "read_file\nno such file")]
 
 

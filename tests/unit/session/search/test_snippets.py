@@ -45,7 +45,7 @@ def test_snippet_contains_the_text_around_the_match() -> None:
     assert marked(found) == ["needle"]
 
 
-def test_snippet_is_the_place_with_the_largest_number_of_different_phrases() -> None:
+def test_snippet_shows_the_place_with_most_different_phrases() -> None:
     text = "tide " * 30 + "filler " * 60 + "tide and moon " + "filler " * 60
 
     assert "moon" in marked(snippet(text, "tide moon"))

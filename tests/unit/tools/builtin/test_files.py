@@ -70,7 +70,7 @@ async def test_invalid_line_range_is_rejected(tmp_path: Path, args: dict[str, ob
     assert (await run_read(tmp_path, "f", **args)).error_code == "invalid_arguments"
 
 
-async def test_offset_behind_the_end_is_an_error_with_the_number_of_lines(
+async def test_error_for_an_offset_after_the_end_has_the_line_count(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "f").write_text("a\nb\n")
@@ -156,7 +156,7 @@ async def test_list_tool_lists_files_that_match_the_glob(tmp_path: Path) -> None
     assert await listed(tmp_path, glob="*.md") == ["[nothing there]"]
 
 
-async def test_truncated_list_ends_with_its_limit(tmp_path: Path) -> None:
+async def test_truncated_list_ends_with_a_note_about_the_limit(tmp_path: Path) -> None:
     for n in range(MAX_ENTRIES + 1):
         (tmp_path / f"{n:03}").write_text("")
     lines = await listed(tmp_path)

@@ -50,7 +50,7 @@ async def test_answer_is_marked_as_untrusted_content() -> None:
     assert run.output.text == f"{FROM_OUTSIDE}\nstatus 302\nlocation: https://x.test/\n\nmoved"
 
 
-async def test_configured_credential_of_a_host_replaces_a_credential_from_the_model() -> None:
+async def test_configured_credential_replaces_a_credential_from_the_model() -> None:
     web = Web()
     headers = {"AUTHORIZATION": "Bearer mine", "X-A": "1", "Host": "evil.test"}
     await request(web, url="https://api.example.com/", headers=headers)

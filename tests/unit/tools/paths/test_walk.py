@@ -46,7 +46,7 @@ def test_entries_are_sorted_and_directories_precede_their_contents(root: Path) -
     ]
 
 
-def test_listing_without_recursion_contains_only_direct_entries_of_the_directory(
+def test_list_without_recursion_contains_only_direct_entries(
     root: Path,
 ) -> None:
     assert paths_in(root, "a", is_recursive=False) == ["y", "z.txt"]

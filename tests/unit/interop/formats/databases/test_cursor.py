@@ -85,7 +85,7 @@ def test_messages_have_thoughts_calls_results_and_usage() -> None:
     assert (last.text, last.usage, last.stop_reason) == ("Boskoop.", None, "stop")
 
 
-def test_chat_with_its_messages_in_one_row_is_read() -> None:
+def test_chat_stored_in_one_row_is_read() -> None:
     parsed = parse(INLINE)
     check_items(parsed)
     assert texts_on(path_of(parsed)) == ["Which apples?", "Boskoop.", "a", "Done."]

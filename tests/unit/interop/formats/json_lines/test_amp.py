@@ -94,7 +94,7 @@ def test_hostile_lines_are_reported() -> None:
     assert texts_on(path_of(parsed))[-1] == "Boskoop."
 
 
-async def test_thread_that_grew_and_was_renamed_is_the_same_session(tmp_path: Path) -> None:
+async def test_renamed_and_grown_thread_remains_the_same_session(tmp_path: Path) -> None:
     path, store = tmp_path / f"{ID}.json", empty_store()
     path.write_text(json.dumps(document(), indent=2))
     assert [json.loads(line) for line in gather(path).content.splitlines()] == [

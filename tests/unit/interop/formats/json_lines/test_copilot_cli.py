@@ -98,7 +98,7 @@ def test_file_without_its_first_event_is_read() -> None:
     assert texts_on(path_of(parsed))[-1] == "Boskoop."
 
 
-async def test_file_that_grew_adds_its_new_lines() -> None:
+async def test_second_import_of_a_grown_file_uses_the_same_session() -> None:
     store = empty_store()
     lines = CONTENT.splitlines(keepends=True)
     first = await imported(store, b"".join(lines[:6]))

@@ -70,7 +70,7 @@ def test_thoughts_usage_and_calls_of_an_answer_are_stored_once() -> None:
     assert len([body for body in answers if body.role == "tool"]) == 1
 
 
-def test_messages_of_the_user_are_separated_from_those_of_the_program() -> None:
+def test_program_messages_are_not_read_as_user_messages() -> None:
     parsed = parse(CONTENT)
     assert len(bodies_of(parsed, CustomMessage)) == 1
     asked = next(body for body in bodies_of(parsed, Message) if body.role == "user")
@@ -120,7 +120,7 @@ def test_lines_that_are_not_records_are_reported() -> None:
     assert said(parsed) == ["Go on"]
 
 
-async def test_file_that_grew_adds_its_new_lines() -> None:
+async def test_second_import_of_a_grown_file_uses_the_same_session() -> None:
     store = empty_store()
     lines = CONTENT.splitlines(keepends=True)
     first = await imported(store, b"".join(lines[:5]))

@@ -60,7 +60,7 @@ def test_lines_that_are_not_records_are_reported() -> None:
     assert texts_on(path_of(parsed))[-1] == "In the cellar."
 
 
-async def test_file_that_grew_adds_its_new_lines() -> None:
+async def test_second_import_of_a_grown_file_uses_the_same_session() -> None:
     store = empty_store()
     lines = CONTENT.splitlines(keepends=True)
     first = await imported(store, b"".join(lines[:5]))
