@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,10 +12,12 @@ from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
 from perdure.session.memory.kinds import EpisodeRecorded
 from perdure.session.notes import SessionEnded
+from tests.crash.children import session_ender
 from tests.crash.children.session_ender import SESSION
+from tests.fakes.forked import preload, run_forked
 from tests.fakes.samples import EACH_KILL
 
-CHILD = Path(__file__).parent / "children" / "session_ender.py"
+preload(session_ender.__name__)
 
 
 async def ends_in(path: Path) -> int:
@@ -45,7 +45,7 @@ async def ends_in(path: Path) -> int:
 @pytest.mark.timeout(400)
 @EACH_KILL
 def test_killed_process_records_one_episode_per_session_end(tmp_path: Path, step: int) -> None:
-    subprocess.run([sys.executable, str(CHILD), str(tmp_path), str(step)], check=True, timeout=300)
+    assert run_forked(session_ender.kill_at_each, tmp_path, step).code == 0
 
     lives = sorted(tmp_path.glob("*.acks"))
     found = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,14 +10,17 @@ from perdure.errors import SessionNotFound
 from perdure.session.info import StreamHeader
 from perdure.stores.session_store import SessionStore
 from tests.conformance.store.building import create, fork, said
+from tests.crash.children import eraser
 from tests.crash.children.eraser import erase, opened
 from tests.fakes.clock import START_MS
+from tests.fakes.forked import preload, run_forked
 from tests.fakes.leaks import leaks_in, pages_with
 from tests.fakes.parts import make_parts_of_few_texts
 from tests.fakes.planted import FIRST, FLOW, OPEN, PATH_FORK, TREE_FORK, plant
 from tests.fakes.samples import EACH_KILL
 
-CHILD = Path(__file__).parent / "children" / "eraser.py"
+preload(eraser.__name__)
+
 WORD = "canary7f3a9c"
 OTHERS = (FLOW, OPEN)
 
@@ -71,8 +72,7 @@ async def erase_for_good(backend: str, place: Path, pages: list[bytes]) -> None:
 
 def killed_at_each(backend: str, folder: Path, step: int) -> list[Path]:
     """Return a copy of the store for every `step`-th operation at which its erasure was killed."""
-    command = [sys.executable, str(CHILD), backend, str(folder), str(step)]
-    subprocess.run(command, check=True, timeout=300)
+    assert run_forked(eraser.kill_at_each, backend, folder, step).code == 0
     return sorted(place for place in folder.iterdir() if place.name != "original")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,15 +17,18 @@ from perdure.interop.restore import LEASE_MS
 from perdure.session.notes import ImportSource
 from perdure.stores.protocol import EMPTY
 from perdure.stores.session_store import SessionStore
+from tests.crash.children import importer
 from tests.crash.children.importer import PIECES, import_file, opened
 from tests.fakes.clock import START_MS
+from tests.fakes.forked import preload, run_forked
 from tests.fakes.samples import ALL_ONLY
 from tests.fakes.sources import claude_file, empty_store, pi_file
 from tests.fakes.streams import say
 from tests.unit.interop.test_append_items import contents, parts
 from tests.unit.interop.test_restore import S, with_turn
 
-CHILD = Path(__file__).parent / "children" / "importer.py"
+preload(importer.__name__)
+
 STEPS = [7, pytest.param(3, marks=ALL_ONLY)]  # a commit is more operations: none is passed over
 FILES: dict[FormatName, bytes] = {
     "pi": pi_file("v3.jsonl"),
@@ -36,8 +37,7 @@ FILES: dict[FormatName, bytes] = {
 
 
 def kill_at_each(format: str, folder: Path, step: int) -> None:
-    command = [sys.executable, str(CHILD), format, str(folder), str(step)]
-    subprocess.run(command, check=True, timeout=300)
+    assert run_forked(importer.kill_at_each, format, folder, step).code == 0
 
 
 async def stage_of(store: SessionStore) -> tuple[str, int]:

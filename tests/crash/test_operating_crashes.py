@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,10 +11,12 @@ from perdure.apps.maintenance.backup import back_up
 from perdure.client.open import open as open_store
 from perdure.session.messages import user
 from perdure.stores.maintenance.manifest import check_file, read_manifest
+from tests.crash.children import store_worker
 from tests.crash.children.store_worker import WORK
+from tests.fakes.forked import preload, run_forked
 from tests.fakes.samples import EACH_KILL
 
-CHILD = Path(__file__).parent / "children" / "store_worker.py"
+preload(store_worker.__name__)
 
 
 def address(path: Path) -> str:
@@ -38,8 +38,7 @@ async def texts(path: Path) -> list[str]:
 
 
 def kill_at_each(folder: Path, work: str, step: int) -> list[Path]:
-    command = [sys.executable, str(CHILD), str(folder), work, str(step)]
-    subprocess.run(command, check=True, timeout=300)
+    assert run_forked(store_worker.kill_at_each, folder, work, step).code == 0
     places = sorted(place for place in folder.iterdir() if place.name != "original")
     assert len(places) * step > 5
     return places

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,12 +12,15 @@ from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.maintenance.rekey import rekey
 from perdure.stores.sqlite.rekey_copy import unfinished_copy
 from perdure.stores.sqlite.store import SqliteStore
+from tests.crash.children import rekeyer
 from tests.crash.children.rekeyer import KEYS
 from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.forked import preload, run_forked
 from tests.fakes.planted import content_of, plant
 from tests.fakes.samples import ALL_ONLY, EACH_KILL
 
-CHILD = Path(__file__).parent / "children" / "rekeyer.py"
+preload(rekeyer.__name__)
+
 WORD = "canary"
 
 
@@ -66,8 +67,7 @@ def await_removal(copy: Path) -> None:
 
 
 def kill_at_each(folder: Path, names: tuple[str, str], step: int) -> None:
-    command = [sys.executable, str(CHILD), str(folder), *names, str(step)]
-    subprocess.run(command, check=True, timeout=300)
+    assert run_forked(rekeyer.kill_at_each, folder, *names, step).code == 0
 
 
 @pytest.mark.timeout(400)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,11 +15,13 @@ from perdure.session.messages import user
 from perdure.session.search.values import Hit, SearchQuery
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite.store import SqliteStore
-from tests.crash.children import session_indexer
+from tests.crash.children import indexer, session_indexer
+from tests.fakes.forked import preload, run_forked
 from tests.fakes.samples import EACH_KILL
 from tests.fakes.session_scan import in_order, scanned
 
-CHILDREN = Path(__file__).parent / "children"
+preload(indexer.__name__, session_indexer.__name__)
+
 ENTRIES = 700
 """Enough entries for two steps of indexing: a part, and texts that are in no part yet."""
 
@@ -56,8 +56,7 @@ async def check(path: Path) -> None:
 def test_index_is_correct_after_kill_at_each_write(tmp_path: Path, step: int) -> None:
     asyncio.run(fill(tmp_path / "original.db"))
 
-    command = [sys.executable, str(CHILDREN / "indexer.py"), str(tmp_path), str(step)]
-    subprocess.run(command, check=True, timeout=300)
+    assert run_forked(indexer.kill_at_each, tmp_path, step).code == 0
 
     lives = sorted(tmp_path.glob("0*.db"))
     for path in lives:
@@ -111,9 +110,7 @@ def test_session_file_index_is_correct_after_kill_at_each_operation(
 ) -> None:
     asyncio.run(fill_folder(tmp_path / "original"))
 
-    child = CHILDREN / "session_indexer.py"
-    command = [sys.executable, str(child), str(tmp_path), str(step)]
-    subprocess.run(command, check=True, timeout=300)
+    assert run_forked(session_indexer.kill_at_each, tmp_path, step).code == 0
 
     lives = sorted(tmp_path.glob("0*"))
     scans = Scans()

@@ -16,10 +16,14 @@ from perdure.session.ids import blob_hash
 from perdure.session.ledger import TurnFinished
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Commit, Write
+from tests.crash.children import session_file_writer
 from tests.crash.children.session_file_writer import SIZE, S, append, opened
+from tests.fakes.forked import preload, run_forked
 from tests.fakes.samples import ALL_ONLY, EACH_KILL, rounds
 from tests.fakes.session_files import context_of, file_of
 from tests.fakes.session_tools import tool
+
+preload(session_file_writer.__name__)
 
 CHILD = Path(__file__).parent / "children" / "session_file_writer.py"
 KILLS = 8
@@ -79,8 +83,7 @@ async def check(folder: Path, dialect: str, acknowledged: set[int]) -> None:
 @EACH_KILL
 @pytest.mark.parametrize("dialect", ["operator", "pi"])
 def test_kill_at_any_write_keeps_commits_whole(tmp_path: Path, dialect: str, step: int) -> None:
-    command = [sys.executable, str(CHILD), "each", str(tmp_path), dialect, str(step)]
-    subprocess.run(command, check=True, timeout=300)
+    assert run_forked(session_file_writer.kill_at_each, tmp_path, dialect, step).code == 0
 
     lives = sorted(tmp_path.glob("*.acks"))
     for acks in lives:
@@ -95,7 +98,7 @@ def test_session_files_survive_repeated_kills(tmp_path: Path, dialect: str) -> N
     acknowledged: set[int] = set()
     chance = random.Random()
     for _ in range(rounds(KILLS)):
-        command = [sys.executable, str(CHILD), "append", str(tmp_path), dialect]
+        command = [sys.executable, str(CHILD), str(tmp_path), dialect]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
             for _ in range(chance.randrange(1, 40)):

@@ -15,8 +15,12 @@ from perdure.client.clock import SystemClock, system_random
 from perdure.errors import SessionNotFound
 from perdure.session.ids import StreamId
 from perdure.stores.sqlite.store import SqliteStore
+from tests.crash.children import log_writer
 from tests.crash.children.log_writer import SIZES, STREAMS
+from tests.fakes.forked import preload, run_forked
 from tests.fakes.samples import EACH_KILL, FOR_LONG, rounds, with_larger
+
+preload(log_writer.__name__)
 
 CHILD = Path(__file__).parent / "children" / "log_writer.py"
 
@@ -53,7 +57,7 @@ async def check(path: Path, acknowledged: set[int]) -> None:
 
 def killed_after(path: Path, commits: int, seconds: float) -> set[int]:
     """Let a child append until it is killed; return the commits that it acknowledged."""
-    command = [sys.executable, str(CHILD), "append", str(path)]
+    command = [sys.executable, str(CHILD), str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         first = b"".join(child.stdout.readline() for _ in range(commits))
@@ -78,8 +82,7 @@ def test_random_kills_neither_lose_nor_split_a_commit(tmp_path: Path, kills: int
 @pytest.mark.timeout(400)
 @EACH_KILL
 def test_store_survives_kill_at_each_write_and_fsync(tmp_path: Path, step: int) -> None:
-    command = [sys.executable, str(CHILD), "each", str(tmp_path), str(step)]
-    subprocess.run(command, check=True, timeout=300)
+    assert run_forked(log_writer.kill_at_each, tmp_path, step).code == 0
 
     lives = sorted(tmp_path.glob("*.acks"))
     for acks in lives:

@@ -1,18 +1,14 @@
 """Erase from a store and be killed at each write, fsync, removal and rename, one after the other.
 
-eraser.py sqlite|jsonl FOLDER STEP. FOLDER/original is the store. For every STEP-th operation, a
-folder contains a copy of the store in which the erasure of the session ``first`` was killed at that
-operation.
+`kill_at_each` erases the session ``first`` in copies of the store FOLDER/original: for every
+STEP-th operation, FOLDER/NNNN is a copy in which the erasure was killed at that operation.
 """
 
 from __future__ import annotations
 
 import asyncio
 import shutil
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.retention.erase import Certificate, EraseRequest
@@ -58,7 +54,3 @@ def kill_at_each(backend: str, folder: Path, step: int) -> None:
         killed(backend, place, operation)
 
     die_at_each(live, step)
-
-
-if __name__ == "__main__":
-    kill_at_each(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

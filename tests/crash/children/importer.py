@@ -1,16 +1,13 @@
 """Import a file in pieces and be killed at each write, fsync and removal, one after the other.
 
-importer.py FORMAT FOLDER STEP. FOLDER/file is the file. For every STEP-th operation, a folder
-contains a store into which the import was killed at that operation.
+`kill_at_each` imports FOLDER/file: for every STEP-th operation, a folder contains a store into
+which the import was killed at that operation.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from perdure.interop.formats.sources.reader import Bounds
 from perdure.interop.imports import import_source
@@ -50,7 +47,3 @@ def kill_at_each(format: FormatName, folder: Path, step: int) -> None:
             asyncio.run(imported(place, folder / "file", format))
 
     die_at_each(live, step)
-
-
-if __name__ == "__main__":
-    kill_at_each(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))  # type: ignore[arg-type]  # a format

@@ -1,17 +1,14 @@
 """Index a store and be killed at each write and fsync, one after the other.
 
-indexer.py FOLDER STEP. FOLDER/original.db is a store without an index. For every STEP-th operation,
-there is a copy whose indexing was killed at that operation.
+FOLDER/original.db is a store without an index. `kill_at_each` makes a copy for every STEP-th
+operation, whose indexing was killed at that operation.
 """
 
 from __future__ import annotations
 
 import asyncio
 import shutil
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from perdure.client.clock import SystemClock, system_random
 from perdure.session.search.parts import sizes
@@ -36,7 +33,3 @@ def kill_at_each(folder: Path, step: int) -> None:
             asyncio.run(reindex(path))
 
     die_at_each(live, step)
-
-
-if __name__ == "__main__":
-    kill_at_each(Path(sys.argv[1]), int(sys.argv[2]))

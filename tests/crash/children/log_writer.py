@@ -1,10 +1,10 @@
 """Commit to two streams at once, forever or until the file layer kills this process.
 
-log_writer.py append PATH        commits until it is killed; prints one line for each
-                                 acknowledged commit
-log_writer.py each FOLDER STEP   runs `live_once` in a separate process that is killed at its first
-                                 write or fsync, then one killed STEP later, and so on until one
-                                 survives; stores and acknowledgements stay in FOLDER
+`kill_at_each` runs `live_once` in a separate process that is killed at its first write or fsync,
+then one killed STEP later, and so on until one survives. The stores and acknowledgements stay in
+FOLDER.
+
+log_writer.py PATH   commits until it is killed; prints one line for each acknowledged commit
 """
 
 from __future__ import annotations
@@ -89,7 +89,4 @@ def kill_at_each(folder: Path, step: int) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "append":
-        asyncio.run(append_for_ever(Path(sys.argv[2])))
-    else:
-        kill_at_each(Path(sys.argv[2]), int(sys.argv[3]))
+    asyncio.run(append_for_ever(Path(sys.argv[1])))

@@ -1,8 +1,7 @@
 """Rekey a store and be killed at each write, fsync, removal and rename, one after the other.
 
-rekeyer.py FOLDER OLD NEW STEP, where a key is ``plain``, ``first`` or ``second``.
-FOLDER/original.db is the store. For every STEP-th operation, a folder contains a copy whose rekey
-was killed at that operation.
+A key is ``plain``, ``first`` or ``second``. `kill_at_each` rekeys copies of FOLDER/original.db: for
+every STEP-th operation, a folder contains a copy whose rekey was killed at that operation.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from perdure.stores.key import StoreKey
 from perdure.stores.sqlite.maintenance.rekey import rekey
@@ -42,7 +39,3 @@ def kill_at_each(folder: Path, old: str, new: str, step: int) -> None:
         killed_rekey(path, old, new, operation)
 
     die_at_each(live, step)
-
-
-if __name__ == "__main__":
-    kill_at_each(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))

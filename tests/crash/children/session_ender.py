@@ -1,18 +1,15 @@
 """End a session twice, and open a store whose session ended without an episode.
 
-session_ender.py FOLDER STEP runs `live_once` in a process that is killed at its first write or
-fsync, then in one that is killed STEP operations later, and so on until a process survives. The
-stores and the acknowledged ends remain in FOLDER.
+`kill_at_each` runs `live_once` in a process that is killed at its first write or fsync, then in one
+that is killed STEP operations later, and so on until a process survives. The stores and the
+acknowledged ends remain in FOLDER.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import perdure
 from perdure import assistant, user
@@ -50,7 +47,3 @@ def kill_at_each(folder: Path, step: int) -> None:
             asyncio.run(live_once(folder / f"{operation}"))
 
     die_at_each(live, step)
-
-
-if __name__ == "__main__":
-    kill_at_each(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,9 +1,9 @@
 """Short runs of a session file store, each killed at one of its writes, fsyncs or renames.
 
-session_file_writer.py each FOLDER DIALECT STEP
-    runs one life killed at its first operation, then one killed STEP later, and so on until one
-    survives; stores and acknowledgements stay in FOLDER
-session_file_writer.py append FOLDER DIALECT
+`kill_at_each` runs one life killed at its first operation, then one killed STEP later, and so on
+until one survives; stores and acknowledgements stay in FOLDER.
+
+session_file_writer.py FOLDER DIALECT
     commits until it is killed; one line on standard output for each acknowledged commit
 """
 
@@ -108,7 +108,4 @@ async def append_for_ever(folder: Path, dialect: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "append":
-        asyncio.run(append_for_ever(Path(sys.argv[2]), sys.argv[3]))
-    else:
-        kill_at_each(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+    asyncio.run(append_for_ever(Path(sys.argv[1]), sys.argv[2]))

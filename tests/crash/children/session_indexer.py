@@ -1,17 +1,14 @@
 """Index a folder of session files and be killed at each operation, one after the other.
 
-session_indexer.py FOLDER STEP. FOLDER/original contains sessions without an index. For every
-STEP-th operation, there is a copy whose indexing was killed at that operation.
+FOLDER/original contains sessions without an index. `kill_at_each` makes a copy for every STEP-th
+operation, whose indexing was killed at that operation.
 """
 
 from __future__ import annotations
 
 import asyncio
 import shutil
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from perdure.client.clock import SystemClock, system_random
 from perdure.session.codec import new_tree
@@ -65,7 +62,3 @@ def kill_at_each(folder: Path, step: int) -> None:
             asyncio.run(live_once(life))
 
     die_at_each(live, step)
-
-
-if __name__ == "__main__":
-    kill_at_each(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,7 +1,7 @@
 """Work on a store and be killed at each write, removal and rename, one after the other.
 
-store_worker.py FOLDER WORK STEP; WORK is ``backup``, ``restore``, ``repair`` or ``copy``. For each
-operation, FOLDER/NNNN is a copy of FOLDER/original in which the work was killed at that operation.
+The work is ``backup``, ``restore``, ``repair`` or ``copy``. `kill_at_each` does it in copies of
+FOLDER/original: FOLDER/NNNN is a copy in which the work was killed at that operation.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from perdure.apps.maintenance.backup import back_up
 from perdure.apps.maintenance.copy import copy_sessions
@@ -76,7 +74,3 @@ def kill_at_each(folder: Path, work: str, step: int) -> None:
         killed(place, work, operation)
 
     die_at_each(live, step)
-
-
-if __name__ == "__main__":
-    kill_at_each(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
