@@ -35,6 +35,7 @@ def _nothing_is_held(folder: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-async def store(address: str) -> AsyncIterator[Store]:
+async def store(address: str, warm_postgres: PostgresServer) -> AsyncIterator[Store]:
+    assert warm_postgres.address
     async with perdure.open(address) as opened:
         yield opened
