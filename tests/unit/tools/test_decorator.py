@@ -269,7 +269,7 @@ async def test_stop_iteration_raised_by_a_synchronous_tool_is_an_error() -> None
         await result_of(f)
 
 
-def test_needs_approval_is_respected_even_in_auto_mode() -> None:
+def test_approval_required_by_a_tool_applies_even_in_auto_mode() -> None:
     @tool(needs_approval=True)
     def book(hotel: str) -> str:
         return hotel
@@ -295,7 +295,7 @@ def test_needs_approval_function_decides_by_arguments() -> None:
     assert decisions == {1: "run", 0: "ask", 50: "ask"}  # at 0 the function raises
 
 
-def test_default_arguments_are_passed_to_needs_approval() -> None:
+def test_default_arguments_are_passed_to_the_needs_approval_function() -> None:
     def is_long(hotel: str, nights: int) -> bool:
         return nights > 2
 
@@ -307,7 +307,7 @@ def test_default_arguments_are_passed_to_needs_approval() -> None:
     assert judge_call(book, {"hotel": "Aurora", "nights": 3}, Permissions()).decision == "ask"
 
 
-def test_approval_is_required_if_needs_approval_raises_an_error(
+def test_approval_is_required_if_the_needs_approval_function_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def is_large(amount: int) -> bool:

@@ -19,7 +19,7 @@ def test_reset_of_an_outdated_index_keeps_the_removal_count() -> None:
     assert [mark.has(position) for position in (7, 8, -3, -4)] == [True, False, True, False]
 
 
-def test_row_text_can_be_stored_as_text_or_bytes() -> None:
+def test_indexed_text_can_be_stored_as_text_or_bytes() -> None:
     text = Text(7, 1, ["one", "two"], ["#ruser", "#s1"], 5)
     row = loose_row(text, join_terms(text.words))
     assert row.text == text

@@ -58,7 +58,7 @@ def test_blocks_without_id_are_separate_answers() -> None:
     assert answers.end_at(1) == 1
 
 
-def test_replacement_becomes_the_end_of_the_answer() -> None:
+def test_answer_extends_to_the_replacement_of_a_result() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_results(2, 1, ["a"])

@@ -178,7 +178,7 @@ def test_label_without_target_is_stored_and_reported() -> None:
     assert "label" in parsed.warnings[0]
 
 
-def test_first_kept_label_is_replaced_by_the_next_entry() -> None:
+def test_label_kept_by_a_compaction_is_replaced_by_the_next_entry() -> None:
     parsed = parse(operator_file("current.jsonl"))
     item = named(parsed, "b000000f")
     assert isinstance(item.body, Compaction)

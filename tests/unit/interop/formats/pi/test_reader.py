@@ -169,7 +169,7 @@ def test_media_become_blobs_and_same_picture_is_stored_once() -> None:
     assert parsed.blobs[0].startswith(b"\x89PNG")
 
 
-def test_first_kept_label_is_replaced_by_the_next_entry() -> None:
+def test_label_kept_by_a_compaction_is_replaced_by_the_next_entry() -> None:
     parsed = parse(pi_file("v3.jsonl"))
     compaction = made_of(parsed, 17)
     assert isinstance(compaction.body, Compaction)

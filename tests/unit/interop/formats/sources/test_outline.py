@@ -47,7 +47,7 @@ def test_outline_of_an_item_contains_every_field_except_the_body() -> None:
     assert set(outline.opaque) == {2}
 
 
-def test_outline_does_not_depend_on_the_body() -> None:
+def test_outline_of_an_item_does_not_depend_on_the_body() -> None:
     long = msgspec.structs.replace(ITEMS[0], body=user("a" * 100_000))
     assert outline_of((long,))[0] == outline_of(ITEMS)[0]
 
