@@ -210,6 +210,7 @@ def test_dry_run_erasure_of_one_session_lists_it_and_erases_nothing(sample: Worl
     assert not (sample.folder / "erased.json").exists()
     assert len(sample.ok("sessions", "list", "--json").json) == 2
     assert sample.ok("sessions", "erasures", "--json").json == []
+    assert sample.ok("sessions", "erasures").out == "No erasures found.\n"
 
 
 def test_dry_run_and_erasure_count_the_same_entries(sample: World) -> None:

@@ -162,7 +162,7 @@ def _journal(file: Path) -> Check:
         return Check("journal", "fail", reason, "name a store that is a regular file")
     if versions == _WAL_VERSIONS:
         return Check(
-            "journal", "ok", "write-ahead log: readers and writers do not wait for another"
+            "journal", "ok", "write-ahead log: readers and writers do not block each other"
         )
     return Check("journal", "warn", "no write-ahead log", "the next command that writes sets it")
 

@@ -444,7 +444,7 @@ async def erasures(*, common: CommonOptions) -> None:
     """
     async with common.existing_store() as opened:
         found = await opened.erasures()
-    common.show(found, map(_certificate_line, found))
+    common.show(found, map(_certificate_line, found) if found else "No erasures found.")
 
 
 def _certificate_line(each: Certificate) -> str:
