@@ -285,7 +285,7 @@ async def test_session_without_an_answer_is_not_stored(place: Place, store: Stor
     assert await (await place.open()).recent(scope="all") == []
 
 
-async def test_first_answer_stores_all_entries_of_an_unsaved_session_once(
+async def test_entries_of_a_draft_are_stored_once_with_the_first_answer(
     place: Place, store: Store
 ) -> None:
     draft = await store.create(lazy=True, title="T")

@@ -274,6 +274,6 @@ def test_always_answer_does_not_allow_a_request_with_a_credential(
 
 
 @pytest.mark.parametrize("name", NEVER)
-def test_call_that_cannot_be_shown_in_full_offers_no_always_answer(folder: Path, name: str) -> None:
+def test_some_kinds_of_calls_never_get_an_always_answer(folder: Path, name: str) -> None:
     tool, args = NEVER[name]
     assert ruling(folder, tool, args).grant is None

@@ -26,7 +26,7 @@ async def test_git_status_log_and_diff_are_shown(repository: Path) -> None:
     assert "+two" in (await tools.run(git_status, command="diff")).output.text
 
 
-async def test_named_files_including_new_ones_are_committed(repository: Path) -> None:
+async def test_git_commit_includes_only_the_named_files(repository: Path) -> None:
     (repository / "b.txt").write_text("new\n")
     (repository / "c.txt").write_text("not this one\n")
     run = await Tools(repository).run(git_commit, message="add b", files=["b.txt"])
@@ -94,7 +94,9 @@ async def test_git_hooks_do_not_run(repository: Path, tmp_path: Path, hook: str)
 @pytest.mark.parametrize(
     "path", ["../outside.txt", ":(top)a.txt", ":/a.txt", ":!a.txt", "*.txt", "/etc/passwd"]
 )
-async def test_git_pathspec_or_path_outside_is_rejected(repository: Path, path: str) -> None:
+async def test_git_commit_rejects_patterns_and_paths_outside_the_repository(
+    repository: Path, path: str
+) -> None:
     (repository / "a.txt").write_text("two\n")
     before = git(repository, "rev-parse", "HEAD")
     run = await Tools(repository).run(git_commit, message="x", files=[path])

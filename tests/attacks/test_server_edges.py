@@ -133,7 +133,7 @@ async def test_error_after_a_store_failure_contains_no_file_name(tmp_path: Path)
         assert (ready.status_code, ready.json()) == (503, {"status": "store_unavailable"})
 
 
-async def test_refusal_without_a_token_says_how_to_send_one(tmp_path: Path) -> None:
+async def test_request_without_a_token_gets_status_401(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         for path in ("/v1/sessions", "/mcp"):
             got = await server.http.post(path, headers={"Authorization": ""})

@@ -72,7 +72,9 @@ async def test_stream_with_endless_headers_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
-async def test_huge_body_is_refused_before_its_end(tmp_path: Path, *, is_chunked: bool) -> None:
+async def test_huge_request_body_is_refused_before_it_is_read_completely(
+    tmp_path: Path, *, is_chunked: bool
+) -> None:
     async with served(tmp_path, ["x"] * 9) as server:
         length = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {10**12}"
         head = asking(

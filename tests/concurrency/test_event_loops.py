@@ -73,7 +73,7 @@ async def test_appends_from_several_loops_are_all_stored_in_order(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_watch_in_one_loop_sees_commits_of_another(backend: str, tmp_path: Path) -> None:
+async def test_watch_sees_commits_from_another_event_loop(backend: str, tmp_path: Path) -> None:
     async with open_store(address_of(backend, tmp_path), durability="normal") as store:
         session = await store.create()
         changes = store.backend.changes()

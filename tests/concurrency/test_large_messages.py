@@ -79,7 +79,7 @@ async def test_turn_of_message_at_size_limit_does_not_block_the_event_loop(addre
         assert cpu_s <= MOST_CPU_S
 
 
-async def test_turn_of_message_at_size_limit_uses_at_most_four_times_its_size(
+async def test_memory_use_of_a_turn_is_at_most_four_times_its_message(
     tmp_path: Path,
 ) -> None:
     async with (

@@ -90,7 +90,7 @@ def test_unknown_kind_is_preserved_byte_for_byte(kind: str, value: object, versi
 @example(b"null", "future")
 @example(b"[" * 100_000, "future")
 @example(b"[" * 100_000, OPAQUE)
-def test_any_bytes_round_trip_through_a_line(content: bytes, kind: str) -> None:
+def test_any_body_is_unchanged_after_it_was_written_to_a_line(content: bytes, kind: str) -> None:
     entry = entry_with(kind, content)
     assert passes_unchanged(entry)
     assert json.loads(line_of(entry))["id"] == "s/7"  # another reader of JSON agrees

@@ -53,7 +53,7 @@ def followed(
 
 
 @given(random_logs(), histories, scales, budgets, pins_of_logs)
-def test_incremental_prompt_equals_the_context_of_the_whole_window(
+def test_prompt_extended_by_each_entry_equals_the_prompt_of_all_entries(
     log: TreeLog, history: History, scale: float, budget: int | None, pins: list[int]
 ) -> None:
     leaf, ids = None, list(log.by_id)

@@ -297,7 +297,7 @@ def test_exception_for_a_missing_module_is_reported() -> None:
 
 
 @pytest.mark.parametrize("key", [key for key in check_shape.TESTED_IN if key.endswith("/")])
-def test_package_with_tests_in_another_folder_needs_a_test_there(key: str) -> None:
+def test_missing_test_in_another_test_folder_is_reported(key: str) -> None:
     place = check_shape.TESTED_IN[key][0]
     files = {path: text for path, text in TABLES.items() if not path.startswith(place)}
     sources = tuple(Source(PurePosixPath(path), text) for path, text in files.items())

@@ -58,7 +58,7 @@ def test_recordings_beside_the_repository_are_found(suite: Path) -> None:
     assert "RECORDINGS MISSING" not in output
 
 
-def test_configured_optional_parts_are_used_by_the_tests(suite: Path, tmp_path: Path) -> None:
+def test_tests_of_configured_optional_parts_are_run(suite: Path, tmp_path: Path) -> None:
     output = run(suite, PERDURE_RECORDINGS=tmp_path, PERDURE_CHROMIUM=sys.executable)
     assert "3 passed, 1 skipped" in output
     assert "CHROMIUM MISSING" not in output

@@ -449,7 +449,7 @@ def test_partial_answer_of_a_killed_turn_is_shown_until_the_turn_is_resumed(
     assert "partial answer" not in world.ok("sessions", "read", session).out
 
 
-def test_session_with_a_damaged_open_turn_can_be_shown(
+def test_show_and_read_commands_accept_a_session_with_a_damaged_entry(
     hanging: tuple[World, str, Forked],
 ) -> None:
     world, session, process = hanging

@@ -214,7 +214,7 @@ def test_commands_work_in_a_limited_locale(sample: World, locale: str) -> None:
     assert poor.ok("chat", "-p", "漢字").code == 0
 
 
-def test_output_without_unicode_is_drawn_in_ascii(sample: World) -> None:
+def test_tree_is_drawn_in_ascii_if_the_output_has_no_unicode(sample: World) -> None:
     ascii_only = World(sample.folder, {"PYTHONIOENCODING": "ascii:strict", "PYTHONUTF8": "0"})
     drawn = ascii_only.ok("sessions", "tree", SAMPLE_ID).out
     assert drawn.isascii()

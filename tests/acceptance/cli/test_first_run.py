@@ -115,7 +115,7 @@ def test_non_interactive_program_is_never_asked_about_encryption(world: World) -
     assert is_plain(newcomer.file)
 
 
-def test_explicitly_named_store_causes_no_encryption_question(world: World) -> None:
+def test_store_named_with_an_option_causes_no_encryption_question(world: World) -> None:
     newcomer = Newcomer(with_keyring(world))
     named = f"sqlite:///{world.folder / 'named.db'}"
     assert "Encrypt" not in newcomer.at_terminal("import", str(SAMPLE), "--store", named)

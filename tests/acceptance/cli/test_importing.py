@@ -154,7 +154,7 @@ def test_import_from_the_folder_of_the_target_store_finds_nothing(world: World) 
     assert [file.name for file in (world.folder / "own").glob("*.jsonl")] == ["a.jsonl"]
 
 
-def test_format_that_matches_no_line_is_refused(world: World) -> None:
+def test_import_is_refused_if_no_line_matches_the_given_format(world: World) -> None:
     (world.folder / "claude.jsonl").write_bytes(claude_file("tools.jsonl"))
     ended = world.run("import", "claude.jsonl", "--format", "pi", "--json")
     assert (ended.code, ended.out) == (2, "")

@@ -28,7 +28,7 @@ def test_new_chat_without_a_model_is_refused_and_the_error_lists_models(
     assert len(unnamed.ok("sessions", "list", "--json").json) == 1
 
 
-def test_imported_session_without_a_model_is_refused_until_a_model_is_given(unnamed: World) -> None:
+def test_chat_in_an_imported_session_without_a_model_needs_a_model_option(unnamed: World) -> None:
     ended = unnamed.run("chat", "--session", SAMPLE_ID, "-p", "Hi")
     assert ended.code == 2, ended.out
     assert "an imported session needs a model" in ended.err

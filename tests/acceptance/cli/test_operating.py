@@ -144,7 +144,7 @@ def test_listing_and_copying_forks_includes_forks_of_forks(sample: World) -> Non
     assert (refused.code, "needs --session" in refused.err) == (2, True)
 
 
-def test_forks_in_session_files_are_found_by_their_origin(sample: World) -> None:
+def test_list_and_copy_commands_find_forks_in_session_files(sample: World) -> None:
     files = f"jsonl:///{sample.folder}/files"
     sample.ok("store", "copy", files, "--session", SAMPLE_ID)
     there = ("--store", files, "--json")

@@ -207,7 +207,7 @@ def test_help_of_an_unknown_command_reports_that_command(
     assert (ended.code, told in ended.err) == (2, True), ended.err
 
 
-def test_fork_accepts_its_entry_as_an_argument_or_an_option_but_not_both(sample: World) -> None:
+def test_fork_command_rejects_two_different_entries(sample: World) -> None:
     by_argument = sample.ok("sessions", "fork", "0196", "3", "--json").json
     by_option = sample.ok("sessions", "fork", by_argument["parent"], "--at", "3", "--json").json
     assert by_argument["leaf"] == by_option["leaf"]
@@ -257,7 +257,7 @@ def test_option_without_effect_in_a_mode_is_refused(sample: World) -> None:
     assert len(sample.ok("sessions", "read", SAMPLE_ID, "8", "--json").json) == 1
 
 
-def test_mistake_with_a_known_remedy_suggests_the_remedy(world: World) -> None:
+def test_error_for_a_typical_mistake_suggests_a_remedy(world: World) -> None:
     for words, told in (
         (("chat", "hello"), "unexpected argument: hello; a message goes after -p, in quotes"),
         (("sessions", "diff", "S"), "missing argument LEAF_A; `perdure sessions tree ID` lists"),

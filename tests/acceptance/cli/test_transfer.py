@@ -190,7 +190,7 @@ def test_continue_in_command_prints_the_original_file_of_an_unchanged_import(
 
 
 @pytest.mark.parametrize("program", ["claude-code", "operator"])
-def test_continue_in_command_copies_an_import_that_differs_from_its_file(
+def test_continue_in_command_writes_a_copy_if_the_original_file_differs(
     world: World, program: str
 ) -> None:
     file, session, _ = stored_original(world, program)

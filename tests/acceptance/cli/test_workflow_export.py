@@ -12,7 +12,7 @@ from tests.acceptance.cli.conftest import SAMPLE_ID, World
 WORDS = ("export", SAMPLE_ID, "--format", "workflow")
 
 
-def test_exported_workflow_contains_one_branch_and_round_trips(sample: World) -> None:
+def test_exported_workflow_contains_only_the_current_branch(sample: World) -> None:
     ended = sample.ok(*WORDS)
     workflow = parse(ended.out)
     assert serialize(workflow) == ended.out
@@ -40,14 +40,14 @@ def test_workflow_export_into_a_folder_names_the_file_after_the_session(
     assert file.read_bytes() == first
 
 
-def test_relavium_workflow_has_a_different_file_name_and_metadata_key(sample: World) -> None:
+def test_relavium_export_has_another_file_name_and_metadata_key(sample: World) -> None:
     told = sample.ok(*WORDS, "--dialect", "relavium", "-o", ".", "--json").out
     assert json.loads(told)["output"] == f"{SAMPLE_ID}.relavium.yaml"
     text = (sample.folder / f"{SAMPLE_ID}.relavium.yaml").read_text("utf-8")
     assert list(parse(text).metadata) == ["relaviumExport"]
 
 
-def test_options_that_contradict_workflow_are_a_usage_error(sample: World) -> None:
+def test_workflow_export_rejects_contradictory_options(sample: World) -> None:
     assert sample.run(*WORDS, "--all-branches").code == 2
     assert sample.run("export", SAMPLE_ID, "--dialect", "relavium").code == 2
     assert sample.run(*WORDS, "--dialect", "other").code == 2
@@ -61,6 +61,6 @@ def test_workflow_export_redacts_secrets_and_paths(sample: World) -> None:
     parse(ended.out)
 
 
-def test_workflow_export_to_a_pipe_does_not_end_the_session(sample: World) -> None:
+def test_session_stays_active_after_a_workflow_export_to_a_pipe(sample: World) -> None:
     assert sample.ok(*WORDS).out.startswith('schema_version: "1.0"\n')
     assert json.loads(sample.ok("sessions", "list", "--json").out)[0]["status"] == "active"

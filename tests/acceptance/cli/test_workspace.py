@@ -51,7 +51,7 @@ def test_chat_moves_the_session_to_another_folder_only_with_the_cwd_option(shop:
     assert "in two" in again
 
 
-def test_fork_with_cwd_reads_the_files_of_its_folder(shop: World) -> None:
+def test_agent_of_a_fork_reads_files_in_the_given_folder(shop: World) -> None:
     session = newest(shop)
     forked = shop.ok("sessions", "fork", session, "--cwd", "two", "--json").json
     fork = forked.get("session", forked.get("id"))

@@ -52,7 +52,7 @@ def test_single_owner_example_runs_to_its_end(world: World) -> None:
     assert project.record() == {"packing.md", "workflow.yaml", "record.yaml", ".flow"}
 
 
-def test_review_example_returns_the_page_once_before_it_is_accepted(
+def test_page_in_the_review_example_is_revised_once(
     world: World,
 ) -> None:
     project = Project(world, "review")

@@ -50,7 +50,7 @@ def test_import_reports_each_skipped_flow_folder_once(world: World, exported: Pa
     assert "is in this store already; `perdure flow show f` prints it" in told[1]
 
 
-def test_reimport_of_an_erased_flow_leaves_other_flows_erased(world: World, exported: Path) -> None:
+def test_reimport_of_one_erased_flow_restores_no_other_flow(world: World, exported: Path) -> None:
     flow(world, *RUN[:-1], "f__b", "--record", "other", code=1)
     flow(world, "export", "f__b", "-o", "state/two")
     for id in ("f", "f__b"):

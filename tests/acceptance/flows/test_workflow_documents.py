@@ -243,7 +243,7 @@ def test_validate_command_warns_of_a_node_that_needs_an_input(trip: World) -> No
     flow(trip, "run", "trip.yaml", "--input", "message=x")
 
 
-def test_document_is_detected_by_its_content_and_drawn(trip: World) -> None:
+def test_workflow_document_is_validated_and_drawn(trip: World) -> None:
     drawn = flow(trip, "validate", "trip.yaml").out
     assert "plan    helper" in drawn
     assert "left    helper_2" in drawn

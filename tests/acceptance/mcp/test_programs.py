@@ -92,7 +92,7 @@ async def test_omitted_tools_are_recorded_in_session_with_reason(deeds: Path) ->
 @pytest.mark.parametrize(
     ("policy", "attempts"), [("never", 1), ("ask", 1), pytest.param("retry", 3, marks=ALL_ONLY)]
 )
-async def test_call_to_a_killed_server_follows_the_policy_for_unknown_outcomes(
+async def test_policy_decides_whether_a_call_to_a_killed_server_is_repeated(
     deeds: Path, policy: UnknownPolicy, attempts: int
 ) -> None:
     stage = Stage(call("hang"), call("add", '{"a": 1, "b": 1}'), says("done"))
@@ -188,7 +188,7 @@ async def test_tools_are_restricted_by_the_server_the_agent_and_the_session(deed
             await runtime.start(me, tools=["mcp_fake_hang"])
 
 
-async def test_server_without_used_tools_is_not_started(deeds: Path) -> None:
+async def test_server_is_not_started_if_its_tools_are_not_used(deeds: Path) -> None:
     me = agent(local(deeds), tools=["read_file"])
     async with Stage().runtime(me) as runtime:
         await runtime.start(me, tools=["read_file"])

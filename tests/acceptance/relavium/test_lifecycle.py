@@ -209,7 +209,7 @@ async def test_turn_resumed_after_a_tool_call_keeps_the_tool_result() -> None:
     assert roles == ["user", "assistant", "tool", "assistant"]
 
 
-async def test_turn_without_a_model_call_keeps_the_spending_of_a_resumed_session() -> None:
+async def test_refused_turn_does_not_change_the_spending_of_a_session() -> None:
     # Scenario 23 of the specification.
     theatre = Theatre(main=[words("one")])
     chat = await theatre.chat(limits=perdure.Limits(max_turns=1))

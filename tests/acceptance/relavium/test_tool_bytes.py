@@ -59,7 +59,7 @@ async def test_base64_argument_reaches_the_tool_but_is_stored_outside_the_log() 
     assert await read_content(theatre.memory, StreamId("s"), HANDLE) == PNG
 
 
-async def test_approved_call_gets_its_base64_in_another_process() -> None:
+async def test_call_approved_in_another_process_gets_the_original_base64() -> None:
     seen: list[str] = []
     theatre = Theatre(main=[asks("mirror", json=ARGUMENTS), words("done")])
     gated = mirror(seen, action="os", is_gated=True)

@@ -352,7 +352,7 @@ async def test_recovered_turn_runs_in_the_folder_where_it_began(
         assert players.requests[-1].system == f"In {shops.second} for tea."
 
 
-async def test_workspace_names_without_a_value_become_empty_text(tmp_path: Path) -> None:
+async def test_placeholder_of_a_missing_workspace_value_becomes_empty_text(tmp_path: Path) -> None:
     shops = Shops(tmp_path)
     names = "working_dir", "git_ref", "active_file", "selection"
     agent = Agent(

@@ -48,7 +48,7 @@ async def test_compaction_shows_its_original_messages(tmp_path: Path, chromium: 
 
 
 @pytest.mark.all_only
-async def test_compared_branches_show_markdown_and_calls(
+async def test_comparison_of_branches_shows_markdown_and_tool_calls(
     tmp_path: Path, chromium: Chromium
 ) -> None:
     async with served(tmp_path) as server:

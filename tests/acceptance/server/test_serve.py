@@ -120,7 +120,7 @@ def desks(store):
 
 
 @pytest.mark.all_only
-async def test_server_prints_at_its_start_when_idle_sessions_end(tmp_path: Path) -> None:
+async def test_server_prints_the_rule_that_ends_idle_sessions(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM + LISTED)
     told = {
         ("shop:desks",): "a session ends after 30 minutes without a message; imported sessions",

@@ -148,7 +148,7 @@ async def test_failed_branch_does_not_block_other_branches(tmp_path: Path) -> No
     assert waiting.target == "left"
 
 
-async def test_tool_list_restricts_only_the_node_that_has_it(
+async def test_tool_list_of_one_node_does_not_restrict_other_nodes(
     tmp_path: Path,
 ) -> None:
     workflow = changed(LINE, "plan", tools=("read_file",))
@@ -193,7 +193,7 @@ async def test_node_whose_agent_exceeds_its_budget_waits_with_the_reason(tmp_pat
     assert "raise max_cost_microcents" in (run.awaiting_human_nodes["plan"].detail or "")
 
 
-async def test_reply_can_replace_the_content_of_a_missing_file(
+async def test_flow_uses_a_reply_in_place_of_a_missing_file(
     tmp_path: Path,
 ) -> None:
     workflow = document("in>a", "a>out", prompts={"a": "{{inputs.file | read_file}}"})

@@ -57,7 +57,7 @@ async def test_run_until_completed_continues_after_answers_of_other_processes(
     assert (await flow.run(until_completed=True)).status == "completed"
 
 
-async def test_flow_with_a_suspended_turn_reports_no_worker(tmp_path: Path) -> None:
+async def test_flow_with_a_suspended_turn_has_no_worker(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path, writes(INTAKE, "record/a.md"))
     flow = await begun(stage, "no-access")
     running = asyncio.ensure_future(flow.run())

@@ -253,7 +253,7 @@ async def test_lost_entries_are_reported_and_other_seqs_are_unchanged(
 
 
 @pytest.mark.parametrize("key", [None, KEY])
-async def test_entry_without_its_overflow_page_loses_no_other_entry(
+async def test_damaged_overflow_page_loses_only_the_entry_on_it(
     stores: dict[str | None, bytes], tmp_path: Path, key: str | None
 ) -> None:
     path = tmp_path / "store.db"
@@ -352,7 +352,7 @@ async def test_repair_does_not_report_search_settings_as_namespaces(
         assert await bodies(store) == before
 
 
-async def test_lost_first_page_loses_no_entry_of_other_pages(
+async def test_repair_without_the_first_page_loses_no_entry(
     store_file: Path, tmp_path: Path
 ) -> None:
     before = await content(store_file)
@@ -403,7 +403,7 @@ async def test_damaged_encrypted_store_is_repaired(
 
 
 @pytest.mark.parametrize("damage", ["a bit", "all of it", "all but what tells what it is"])
-async def test_lost_first_page_of_an_encrypted_store_loses_no_entry_of_other_pages(
+async def test_repair_of_an_encrypted_store_without_the_first_page_loses_no_entry(
     stores: dict[str | None, bytes], tmp_path: Path, damage: str
 ) -> None:
     path = tmp_path / "store.db"

@@ -161,7 +161,7 @@ async def test_raw_sql_cannot_write_into_another_namespace(
         "DROP TABLE perdure.blob",
     ],
 )
-async def test_log_is_append_only_for_the_database_role_of_programs(
+async def test_database_role_of_programs_cannot_change_or_delete_entries(
     db: Database, statement: LiteralString
 ) -> None:
     db.execute("SET ROLE perdure_app")
@@ -206,7 +206,7 @@ async def test_namespaces_in_one_database_stay_separate(open_store: Open) -> Non
     assert (await ours.info()).streams == 1
 
 
-async def test_database_login_needs_only_membership_in_the_role(
+async def test_login_with_the_database_role_can_read_and_append(
     store: PostgresStore, db: Database, address: str, open_store: Open, postgres: PostgresServer
 ) -> None:
     if not postgres.is_ours:

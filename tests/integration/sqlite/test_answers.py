@@ -73,7 +73,7 @@ async def test_caller_that_times_out_does_not_disturb_the_next_commit(store: Sql
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_task_keeps_its_context_during_a_commit(store: SqliteStore) -> None:
+async def test_task_keeps_its_context_variables_during_a_commit(store: SqliteStore) -> None:
     await create(store)
 
     async def write(name: str) -> str:

@@ -69,7 +69,7 @@ async def newest(store: perdure.Store) -> list[Message]:
     return await (await store.open("s")).messages(last=NEWEST)
 
 
-async def test_append_runs_the_same_few_statements_at_any_log_length(
+async def test_append_runs_equally_few_statements_in_a_longer_log(
     tmp_path: Path, statements: Statements
 ) -> None:
     found: list[list[str]] = []
@@ -83,7 +83,7 @@ async def test_append_runs_the_same_few_statements_at_any_log_length(
     assert len(few) <= MOST_OF_APPEND, few
 
 
-async def test_reading_the_newest_messages_runs_the_same_few_statements_at_any_log_length(
+async def test_newest_messages_are_read_with_equally_few_statements_in_a_longer_log(
     tmp_path: Path, statements: Statements
 ) -> None:
     found: list[list[str]] = []

@@ -237,7 +237,7 @@ async def test_views_of_a_session_need_about_the_same_memory_at_any_length(tmp_p
         assert large < small * 1.3 + 50_000, (name, small, large)
 
 
-async def test_tree_of_newest_entries_includes_the_branch_of_an_older_leaf(tmp_path: Path) -> None:
+async def test_newest_tree_entries_also_include_the_current_branch(tmp_path: Path) -> None:
     async with perdure.open(f"sqlite:///{tmp_path}/a.db") as store:
         session = await store.create(id="s")
         await session.append(*(user(str(n)) for n in range(6)))

@@ -334,7 +334,7 @@ async def test_concurrent_openings_of_a_new_file_create_one_store(path: Path) ->
         await store.close()
 
 
-async def test_store_handles_of_one_file_share_its_writer_and_are_closed_separately(
+async def test_second_handle_of_a_file_works_after_the_first_is_closed(
     open_store: Opener, path: Path
 ) -> None:
     first, second = await open_store(), await open_store(path.parent / "." / path.name)

@@ -299,7 +299,7 @@ async def test_verify_reports_entry_that_differs_in_index(open_store: Opener, pa
             assert len(await search(store, "word")) == MANY
 
 
-async def test_verify_reports_each_entry_of_a_wrong_index_part(
+async def test_verify_reports_each_entry_of_an_altered_index(
     open_store: Opener, path: Path
 ) -> None:
     store = await indexed(open_store, path, count=MOST_LOOSE)

@@ -142,7 +142,7 @@ async def test_durability_normal_never_waits_for_disk(
     assert synced == []
 
 
-async def test_replayed_commit_is_synced_before_it_returns(
+async def test_repeated_commit_with_an_idempotency_key_is_synced(
     open_store: Opener, synced: list[str]
 ) -> None:
     careless, store = await open_store(durability="normal"), await open_store(durability="full")
@@ -179,7 +179,7 @@ async def test_commit_after_a_failed_sync_restarts_the_write_ahead_log(
 
 
 @pytest.mark.parametrize("who", ["a reader", "the writer"])
-async def test_no_commit_returns_between_failed_sync_and_log_restart(
+async def test_failed_sync_is_followed_by_a_log_restart_before_the_next_commit(
     layer: FaultyVfs, open_store: Opener, path: Path, who: str
 ) -> None:
     store = await open_store(durability="full")

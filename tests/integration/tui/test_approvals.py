@@ -295,7 +295,7 @@ async def test_always_choice_and_scrolling_keys_are_visible_in_24_rows(
 
 @pytest.mark.parametrize(("is_inline", "last"), [(True, "path = notes.txt"), (False, "+line 6")])
 @pytest.mark.all_only
-async def test_question_of_a_fresh_chat_fills_the_terminal_and_counts_hidden_lines(
+async def test_long_question_shows_the_number_of_hidden_lines(
     *, is_inline: bool, last: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ChatProgram, "is_inline", property(lambda _: is_inline))

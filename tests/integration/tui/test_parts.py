@@ -121,7 +121,7 @@ async def test_parts_of_the_tree_can_be_folded_and_unfolded(store: Store) -> Non
     assert lines() == ["0", "1", "2", "3", "4", "5", "7"]
 
 
-def test_attachment_is_text_or_media_or_rejected(tmp_path: Path) -> None:
+def test_binary_missing_or_huge_file_cannot_be_attached(tmp_path: Path) -> None:
     (tmp_path / "code.md").write_text("```\nx\n```\n")
     found = attach("code.md", tmp_path)
     assert found.content == "code.md:\n````\n```\nx\n```\n````"

@@ -72,9 +72,7 @@ CALLS = [
 ]
 
 
-async def test_focus_on_an_unfolded_call_marks_its_first_line_and_scrolls_to_it(
-    store: Store, tmp_path: Path
-) -> None:
+async def test_first_line_of_a_focused_call_is_marked(store: Store, tmp_path: Path) -> None:
     session = await store.create(cwd=str(tmp_path))
     await session.append_many([user("Read them"), *CALLS])
     async with chatting(store, tmp_path, session=session.id) as seen:

@@ -152,7 +152,7 @@ def test_store_batch_reads_first_and_then_makes_its_changes(store_address: str) 
         assert [item.value for item in items.search(())] == [{"n": 3}, {"n": 2}]
 
 
-def test_search_filters_compare_values_of_items(store_address: str) -> None:
+def test_langgraph_search_filters_items_by_their_values(store_address: str) -> None:
     with perdure.blocking.open(store_address) as store:
         items = PerdureStore(store)
         for number in range(4):
