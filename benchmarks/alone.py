@@ -42,7 +42,8 @@ _ACQUIRED, _RELEASED = (-1, b""), (-2, b"")
 class Turn(msgspec.Struct, frozen=True):
     """The times of one turn, and of its parts repeated alone: commits, other writes, model calls.
 
-    The first commit acquires the lease and the last commit releases it, also when repeated.
+    The first commit acquires the lease and the last commit releases it. The repeated commits do the
+    same.
 
     Units: milliseconds; `computed_ms` is the CPU time of all threads of the process, without the
     commits.
@@ -130,7 +131,7 @@ class Alone:
         self._number = 0
 
     async def begin(self, history: Sequence[Message], at_once: int, pins: int = 0) -> None:
-        """Create a session with `history` and its twin; pin its first `pins` entries."""
+        """Create a session with `history` whose first `pins` entries are pinned, and its twin."""
         self._number += 1
         self._chat: Chat = await self._runtime.start(self._agent, id=f"a{self._number}")
         self._twin = StreamId(f"b{self._number}")
@@ -191,7 +192,7 @@ class Alone:
         return written
 
     def _mirrored(self, commit: Commit, lease: Lease | None) -> Commit:
-        """Return `commit` for the twin: the same bodies, with references to the same positions."""
+        """Return `commit` for the twin session, with references to the twin's own entries."""
         (write,) = commit.writes
         create = write.create
         if create is not None:
@@ -224,7 +225,7 @@ async def alone(path: Path, scenario: Scenario, tools: Sequence[ToolSpec]) -> As
 
 
 class _Lap:
-    """The total time of the awaited operations."""
+    """The total wall time and CPU time of the operations passed to `of`."""
 
     def __init__(self) -> None:
         self.wall_ms = 0.0

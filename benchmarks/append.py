@@ -1,8 +1,8 @@
 """Goal: appending a turn costs at most 0.25 ms more than the raw driver, also in long logs.
 
 The raw driver and the store each append every turn, so both use the same disk at the same time. A
-random order decides which of them is first. *Directly* is an append of the store on the connection
-of the calling thread, without asyncio and the writer's thread.
+random order decides which of them is first. The figure *called directly* measures appends of the
+store on the connection of the calling thread, without asyncio and without the writer's thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def measure(run: Run) -> list[Figure]:
 
 
 async def measure_growth(run: Run) -> list[Figure]:
-    """Measure the growth over 100,000 turns, without fsync, whose time would hide it."""
+    """Measure the growth of append times over 100,000 turns, without fsync, which would hide it."""
     raw, store = await _paired(run, "normal", run.count(LONG))
     part = len(store) // 20
     drift = median(raw[-part:]) / median(raw[:part])

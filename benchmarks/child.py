@@ -38,8 +38,9 @@ ENTRIES_OF_A_TAGGED_TURN = 4
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The work of a child: each of its `writers` appends `count` turns to its stream concurrently.
 
-    `kind` is the store, a handle or the raw driver; `where` is a file or a server. Tagged turns
-    contain the name of their writer; an announced turn is printed as soon as it is acknowledged.
+    `kind` says what appends: the store, a handle or the raw driver. `where` is the path of a file
+    or the address of a server. If `is_tagged`, each turn contains the name of its writer. If
+    `is_announced`, each turn is printed as soon as it is acknowledged.
     """
 
     kind: str
@@ -53,7 +54,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The outcome of a job. Units: the monotonic clock, which all processes share."""
+    """The times and errors of a job.
+
+    Units: `began_s` and `ended_s` are times of the monotonic clock, which all processes share.
+    """
 
     began_s: float
     ended_s: float

@@ -1,9 +1,9 @@
 """Goals of the console, in Debian's Chromium: fast with much data, and constant memory.
 
-3,000 imported sessions, one of them with 30,000 entries: the visible part appears within a second,
-a search result within 150 ms of the last key, and scrolling shows no blank frame. The memory of an
-open page does not grow over 60,000 live events. The raw figure is the time of a page without
-content from the same server.
+The store has 3,000 imported sessions, one of them with 30,000 entries. The visible part of the page
+appears within a second, and a search result appears within 150 ms of the last key. Scrolling shows
+no blank frame. The memory of an open page does not grow over 60,000 live events. The raw figure is
+the time of a page without content from the same server.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ RATIO = 1.3
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Measure time and memory of both, and the raw driver that reads the same number of bodies."""
+    """Measure reads of both sessions, and the raw driver that reads the same number of bodies."""
     store = await opened(run.folder / "context.db", "normal")
     raw = RawLog(run.folder / "raw-context.db", "normal")
     leaves = {size: await _fill(store, run, size) for size in SIZES}

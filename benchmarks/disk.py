@@ -1,6 +1,7 @@
-"""Goals: a file is at most 1.25 times as large as the data in it, 2 times with its index.
+"""Goals: a file is at most 1.25 times as large as its data, and with an index at most 2 times.
 
-Each turn is one commit, and the file is closed; raw is one table with the same bodies.
+Each turn is one commit. The file is measured after it is closed. The raw file contains one table
+with the same bodies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Claim: encryption makes an append at most 1.6 times and a resume 1.3 times as expensive.
+"""Claim: with encryption, an append takes at most 1.6 times as long, a resume at most 1.3 times.
 
 Each turn is appended to a plain and an encrypted store, and each read uses both, in random order,
 so both use the same machine at the same time. A resume opens the file again, reads and decodes the

@@ -2,13 +2,13 @@
 
 Each turn is timed as a whole, by the wall clock. Directly afterwards, its parts are repeated
 separately on the same store: its commits, byte for byte, in a second session with the same log; the
-partial answers that it stored; the model's answers. The rest of the turn without its commits is the
-cost of the engine: context, machine, tools, events, thread switches. It includes the partial
-answers and the model, which are also shown separately. CPU time is also shown separately, because
-it depends least on the load of the machine. The number of reads is also shown; it is zero for a
-turn that directly follows another turn. Sessions have as many turns as an agent allows by default;
-further sessions begin with a history. A turn of the workload has no tool call or two tool calls,
-alternately.
+partial answers that it stored; the model's answers. The time of the turn minus the time of its
+commits is the cost of the engine: context, machine, tools, events, thread switches. This cost
+includes the partial answers and the model's answers, whose times are also shown separately. CPU
+time is also shown separately, because it depends least on the load of the machine. The number of
+reads is also shown; it is zero for a turn that directly follows another turn. Sessions have as many
+turns as an agent allows by default; further sessions begin with a history. A turn of the workload
+has no tool call or two tool calls, alternately.
 """
 
 from __future__ import annotations

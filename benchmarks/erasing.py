@@ -1,4 +1,4 @@
-"""Goal: erasing a session with forks costs the same per fork, and blocks no other session.
+"""Goal: erasing a session has a constant cost for each of its forks, and blocks no other session.
 
 The first session of a chain of forks of forks is erased. During the erasure, other sessions of the
 store append, and the wait of each append is measured. Statements and rows are counted in a copy of

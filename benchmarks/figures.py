@@ -36,9 +36,9 @@ class Run(msgspec.Struct, frozen=True):
 class Figure(msgspec.Struct, frozen=True):
     """One line of the table.
 
-    Shape: `raw` is the same measurement with the raw driver in the same run, if there is one;
-    `limit` is the maximum of `value` by the claim, `least` the minimum; both are None for values
-    without a claim.
+    Shape: `raw` is the same measurement with the raw driver in the same run, if there is one. The
+    claim is that `value` is at most `limit`, or at least `least`. Both are None for a value without
+    a claim.
     """
 
     claim: str

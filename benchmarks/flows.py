@@ -1,12 +1,12 @@
 """Claim: a handoff costs at most 3 commits and 5 ms of other work, however long the past is.
 
-Flows of ten and of 500 nodes in a line, with three roles and without tools. A transition is the
-work between one handoff and the next: the scheduler, the role's whole turn on the scripted model,
-its lease, the files. Its wall time is reported without its commits: they are repeated alone and
-with the same concurrency in another store, and their time is subtracted and shown separately. CPU
-time is also shown, because it depends less on the load of the machine, and so is the CPU time of
-the same turns outside a flow. The past of a flow consists of work that was handed over and handed
-back.
+The flows have ten or 500 nodes in a line, three roles and no tools. A transition is the work
+between one handoff and the next: the scheduler, the role's whole turn on the scripted model, its
+lease, the files. The wall time of a transition is reported without its commits: the commits are
+repeated alone in another store, with the same concurrency, and the time of the repetition is
+subtracted. That time is shown separately. The CPU times of a transition, and of the same turns
+outside a flow, are also shown, because CPU time depends less on the load of the machine. The past
+of a flow consists of work that was handed over and handed back.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ class _Place:
 async def _made(
     commits: Sequence[Sequence[Commit]], store: SessionStore, leases: dict[StreamId, Lease]
 ) -> _Took:
-    """Measure concurrent sequences of commits, each in order, under the leases they acquire."""
+    """Run sequences of commits concurrently; return the wall time and the CPU time in seconds."""
 
     async def some(sequence: Sequence[Commit]) -> None:
         for commit in sequence:
@@ -275,7 +275,7 @@ def _under(commit: Commit, leases: Mapping[StreamId, Lease]) -> Commit:
 
 
 async def past_of(store: SessionStore, flow: StreamId, past: int, folder: Path) -> None:
-    """Append `past` entries of handoffs in both directions; they end at the first node."""
+    """Append `past` entries of handoffs between two nodes; the last one is to the first node."""
     for role in (FIRST.role, SECOND.role):
         await store.commit(_session(flow, role, str(folder)))
     await Journal(store, flow, CLOCK).append(lambda _: _back_and_forth(flow, past))
@@ -292,7 +292,7 @@ def _session(flow: StreamId, role: str, folder: str) -> Commit:
 
 
 def _back_and_forth(flow: StreamId, past: int) -> list[SideBody]:
-    """Return `past` entries of handoffs in both directions, which end at the first node."""
+    """Return `past` entries of handoffs between two nodes; the last one is to the first node."""
     bodies: list[SideBody] = []
     there, back = edge_key(FIRST.id, SECOND.id), edge_key(SECOND.id, FIRST.id)
     rounds = past // 4

@@ -1,8 +1,8 @@
 """`python -m benchmarks.framework_sessions [TURNS ...]`: our sessions and each framework's own.
 
-OpenAI Agents SDK and Google's ADK, each on an SQLite file: a turn adds a question and an answer of
-500 characters. `ours` is as durable as `theirs`: neither loses a commit after a kill. Times depend
-on this machine and its current load.
+The frameworks are the OpenAI Agents SDK and Google's ADK, each on an SQLite file. A turn adds a
+question and an answer of 500 characters. `ours` is as durable as `theirs`: neither loses a commit
+after a kill. Times depend on this machine and its current load.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Goals for the public handles, compared with the internal call and with the raw driver.
 
-The raw driver, the store and a `Session` append each turn in random order; `SQLiteSession` of the
-OpenAI SDK also does if the package ``openai-agents`` is installed. The first open is measured in
-new processes. It includes the imports of perdure and its libraries, but not the start of Python and
-the import of asyncio.
+The raw driver, the store and a `Session` append each turn in random order. If the package
+``openai-agents`` is installed, `SQLiteSession` of the OpenAI SDK appends each turn, too. The first
+open is measured in new processes. Its time includes the imports of perdure and its libraries, but
+not the start of Python and the import of asyncio.
 """
 
 from __future__ import annotations

@@ -40,12 +40,12 @@ _USAGE = {
 
 
 async def histories(seed: int, count: int) -> dict[str, bytes]:
-    """Return a session of `count` turns, by format."""
+    """Return a session of `count` turns in the file format of each program."""
     return await _recorded([entry for turn in turns(seed, count) for entry in turn])
 
 
 async def chats(count: int) -> dict[str, bytes]:
-    """Return `count` short questions and answers, by format: lines of 170 to 450 B."""
+    """Return `count` short questions and answers in each format, in lines of 170 to 450 bytes."""
     said = (new_tree(user("What of the pears?")), new_tree(assistant("There are seven.")))
     return await _recorded([*said] * count)
 

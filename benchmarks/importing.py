@@ -1,7 +1,8 @@
-"""Goals: ``import perdure`` takes at most 150 ms, opening a store at most 5 ms.
+"""Goals: ``import perdure`` takes at most 150 ms, and opening a store at most 5 ms.
 
-The time of an import does not include the start of the interpreter. A store is opened in a process
-that opened another store before; the time ends with its first answer, whether a session exists.
+The time of an import does not include the start of the interpreter. The process that opens a store
+has opened another store before. The time to open a store includes its first answer: whether a
+session exists.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ FIRST_USE = "import perdure; perdure.open, perdure.user, perdure.Runtime, perdur
 
 
 async def measure(run: Run) -> list[Figure]:
-    """Measure new processes (empty, with the import, with its first names), and opening a store."""
+    """Measure how long it takes to import perdure, to use its first names and to open a store."""
     nothing, imported, used = Stopwatch(), Stopwatch(), Stopwatch()
     for _ in range(run.count(STARTS * 10) // 10):
         for watch, program in (

@@ -1,7 +1,8 @@
 """`python -m benchmarks.langgraph_saver [TURNS ...]`: a graph on our saver and on LangGraph's own.
 
-Each turn of the graph stores three checkpoints. `memory` is the framework's in-memory saver: the
-difference to it is the cost of the other savers. Times depend on this machine and its load.
+Each turn of the graph stores three checkpoints. `memory` is the framework's in-memory saver. The
+cost of another saver is its time minus the time of `memory`. Times depend on this machine and its
+load.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Each content form and each provider is measured in a separate process. The CPU of a turn is compared
 with the physical limit: encoding the same text as JSON, writing it and its fsync. A stall is the
-CPU time of the event loop's thread between two iterations of the loop. A separate table shows the
-longest time without an iteration, which includes the load of the machine. The CPU time of all
-threads in this interval equals the stall on a machine without other load.
+CPU time of the event loop's thread between two iterations of the loop. The longest time without an
+iteration is shown separately, because it includes the load of the machine. On a machine without
+other load, this time equals the CPU time of all threads in the same interval.
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The cost of a turn. `sizes` is the growth of the process divided by the size of the text.
+    """The cost of a turn.
+
+    `sizes` is the growth of the process's memory, divided by the size of the text.
 
     Three fields are maxima over the intervals between two iterations of the loop. `held_ms` is the
     CPU time of the loop's thread. `busy_ms` is the CPU time of all threads, which share Python's

@@ -1,14 +1,15 @@
 """How costs grow: each operation at three sizes, through the public handles, with its exponents.
 
 ``python -m benchmarks.scaling [--quick] [--strict] [--only WORD] [--store KIND]``, or
-``make bench-growth``. The two kinds of stores are measured at the same time, in one process each.
-Figures are CPU time, which depends least on other load of the machine: of this process, and of the
-server processes that work for it. The three sizes are measured alternately, and the best round
-counts, so that other load affects the sizes equally. An operation over its limit is measured in up
-to 40 rounds of some milliseconds, a long operation within its limit only once.
-The exponent is computed from the two greatest sizes: 0 if the cost is constant, 1 if it grows in
-proportion to the size. Memory is the peak of Python's allocations in one call, and has an exponent,
-too; values under 100 kB count as 100 kB. With ``--strict``, a missed goal sets the exit code to 1.
+``make bench-growth``. The two kinds of stores are measured concurrently, in one process each.
+Figures are the CPU time of this process and of the server processes that work for it, because CPU
+time depends least on other load of the machine. The three sizes are measured alternately, and the
+best round counts, so that other load affects the sizes equally. An operation over its limit is
+measured in up to 40 rounds of some milliseconds. A long operation within its limit is measured only
+once. The exponent is computed from the two greatest sizes: 0 if the cost is constant, 1 if it grows
+in proportion to the size. Memory is the peak of Python's allocations in one call, and has an
+exponent, too; values under 100 kB count as 100 kB. With ``--strict``, a missed goal sets the exit
+code to 1.
 """
 
 from __future__ import annotations
@@ -237,7 +238,7 @@ def main() -> None:
         "--only", default="", help="measure only subjects whose name contains this text"
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a goal is missed")
-    parser.add_argument("--store", choices=get_args(StoreName), help="one of the two; else both")
+    parser.add_argument("--store", choices=get_args(StoreName), help="only this kind of store")
     given = parser.parse_args()
     if given.store is None:
         raise SystemExit(1 if _both(sys.argv[1:]) else 0)

@@ -3,8 +3,8 @@
 The raw query uses FTS5 directly: its index on the same words, its ranking, and only the row numbers
 as result. The store's query also filters by namespace, uses its own ranking, reads the hits,
 creates and marks their snippets, and looks up their branches. For session files, the first search
-of a new handle without cached data is also measured, because every search on the command line is
-one.
+of a new handle without cached data is also measured, because every search on the command line uses
+a new handle.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Goals for reading the newest messages of a long session, the whole session, and long lists.
 
-Raw is the same driver reading the same bytes from one table: messages are decoded with msgspec into
-the types of the store, lists are not decoded. All operations use the public handles, so that the
-figures include the cost of the client.
+The raw driver reads the same bytes from one table. It decodes messages with msgspec into the types
+of the store; it does not decode lists. All operations use the public handles, so that the figures
+include the cost of the client.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 Each kind of turn (without tools, and with two successive tool calls) runs in concurrent sessions,
 first in this process and then in one worker. A first batch of turns warms up and leaves dead rows.
-After a VACUUM, a second batch is measured and vacuumed, so growth does not include dead rows.
-Statements are counted in the server's log, in a separate batch. The work of an idle worker in the
-same time is subtracted from the figures of turns in a worker, and shown separately. The server
-makes no checkpoint during a measurement, so the WAL has no full pages, which the first change after
-a checkpoint adds.
+After a VACUUM, a second batch is measured and vacuumed, so the growth of the database does not
+include dead rows. Statements are counted in the server's log, in a separate batch. The work of an
+idle worker in the same time is subtracted from the figures of turns in a worker, and shown
+separately. The server makes no checkpoint during a measurement, because the first change of a page
+after a checkpoint writes the whole page to the WAL.
 """
 
 from __future__ import annotations

@@ -56,19 +56,21 @@ def main() -> None:
         action="store_true",
         help="measure times on a PostgreSQL server that only this benchmark uses",
     )
-    parser.add_argument("--asking", choices=ASKERS, help="only this one")
+    parser.add_argument("--asking", choices=ASKERS, help="measure only this way of asking")
     parser.add_argument(
         "--together", action="store_true", help="store all conversations in one store"
     )
     parser.add_argument(
         "--techniques", action="store_true", help="print the gain of each technique"
     )
-    parser.add_argument("--fit", action="store_true", help="fit weights on the other half")
+    parser.add_argument(
+        "--fit", action="store_true", help="fit weights on one half and evaluate them on the other"
+    )
     parser.add_argument(
         "--missed", action="store_true", help="print the questions whose entries were not found"
     )
     parser.add_argument(
-        "--synthetic", type=int, default=0, metavar="N", help="times with N messages"
+        "--synthetic", type=int, default=0, metavar="N", help="measure the times with N messages"
     )
     parser.add_argument(
         "--embedder", metavar="NAME", help="also recall by meaning: static:FOLDER, minilm:FOLDER"

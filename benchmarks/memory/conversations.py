@@ -74,7 +74,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A question as a person asks it.
 
     `kind` is what the question asks: a ``fact``, ``who`` said something, or ``when`` it was. A
-    ``paraphrase`` asks in other words than the answer.
+    ``paraphrase`` uses other words than the answer.
     """
 
     question: str

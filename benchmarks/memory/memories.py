@@ -69,7 +69,10 @@ class Memory:
         return [self._places[hit.entry_id] for hit in hits]
 
     def asker(self, techniques: Techniques) -> Asker:
-        """Return a function that asks recall with other weights, but fixed stems and passages."""
+        """Return a function that recalls with the weights of `techniques`.
+
+        The other fields of `techniques` have no effect.
+        """
         weights = Weights(*(getattr(techniques, name) for name in Weights._fields))
 
         async def ask(question: str) -> list[Place]:

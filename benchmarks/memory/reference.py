@@ -82,7 +82,7 @@ _TIME = re.compile(
 
 
 class Techniques(NamedTuple):
-    """The parts of the ranking: numbers such as `context` are weights of the sum; 0 disables one.
+    """The parts of the ranking. Numbers such as `context` are weights; a part with 0 is disabled.
 
     `passages`: the number of words in the passages into which a long entry is split; passages are
     ranked like entries. `vector`, `own_vector`: used only by recall with an embedder.
