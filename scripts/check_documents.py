@@ -4,9 +4,9 @@ Run the script from any folder: `python -m scripts.check_documents [ROOT]`. The 
 violation as `path:line: rule: problem`. If it finds a violation, it exits with 1.
 
 The map is the table "To change X, open Y" of ARCHITECTURE.md. A name in the map is a path relative
-to `src/perdure`, to the repository, or to the folder that its row named before (for a file, the
-folder of the file); a folder covers all files in it. The map must contain every module of the
-package.
+to `src/perdure` or to the repository. After another name in the same row, it can also be relative
+to the folder of that name. A folder covers all files in it. The map must contain every module of
+the package.
 
 docs/README.md is the index of the documents: it links every other document below `docs`.
 """

@@ -1,8 +1,8 @@
 """Compare the transcripts in docs/flows.md with a new run, or rewrite them.
 
 `python -m scripts.flow_transcripts` reports differences between the document and the real output;
-`--write` updates the document. The rules of `readme_transcript` apply; the folder contains the
-projects of examples/flows, and everything runs offline.
+`--write` updates the document. The rules of `readme_transcript` apply. The folder in which the
+commands run contains the projects of examples/flows. Everything runs offline.
 """
 
 from __future__ import annotations

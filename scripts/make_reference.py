@@ -160,9 +160,9 @@ def _defaults(of: type[Any]) -> dict[str, Any]:
 
 
 def _adapt(found: Documented, *, is_blocking: bool) -> None:
-    """Write the contracts as paragraphs.
+    """Write each contract of the docstrings, such as ``Raises:``, as a separate paragraph.
 
-    A variable without a docstring gets the notes of its type.
+    If a variable has no docstring, use the descriptions in its type as the docstring.
     """
     found.docstring = _with_paragraphs(found.docstring)
     if isinstance(found, doc.Class):

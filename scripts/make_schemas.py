@@ -159,7 +159,7 @@ def text() -> dict[str, Any]:
 
 
 def _text_of(place: dict[str, Any]) -> dict[str, Any]:
-    """Return the alternative of `place` for text, without the one for null."""
+    """Return the schema of text from `place`, which allows text or null."""
     return next(form for form in place["anyOf"] if form["type"] == "string")
 
 
@@ -168,7 +168,7 @@ def _object_of(place: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_seed_forms(agent: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `agent` with ``{ref: name}`` as another form of a server, equal to the name."""
+    """Return `agent` with a second form of a server reference: ``{ref: name}`` besides ``name``."""
     schema = json.loads(json.dumps(agent))
     server: dict[str, Any] = schema["$defs"]["AgentFile"]["properties"]["mcp_servers"]
     reference = {
@@ -184,7 +184,7 @@ def with_seed_forms(agent: Mapping[str, Any]) -> Mapping[str, Any]:
 def of_projects(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return `config` with only the keys that a project can set.
 
-    Without the key, the user's value applies, so the keys have no defaults.
+    The keys have no defaults, because the user's value applies if a project does not set the key.
     """
     schema = json.loads(json.dumps(config))
     schema["$id"] = ID.format("project-config")

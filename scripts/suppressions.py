@@ -24,7 +24,7 @@ REASON = re.compile(r"[A-Za-z][\w'`.-]*\W+[\w'`]")
 
 
 class Unexplained(NamedTuple):
-    """A comment that silences a tool without a reason, or for a whole file with any reason."""
+    """A comment that silences a tool without a reason, or for a whole file (even with a reason)."""
 
     line: int
     comment: str
@@ -44,7 +44,7 @@ def unexplained(text: str) -> Iterator[Unexplained]:
 
 
 def _may_be_unexplained(line: str) -> bool:
-    """Return whether the line can contain such a comment, judged by its text alone."""
+    """Return whether the line may contain an unexplained comment, judged by its text alone."""
     return FILE_WIDE_SUPPRESSION.search(line) is not None or any(
         not _has_reason(line[found.start() :]) for found in SUPPRESSION.finditer(line)
     )
