@@ -87,10 +87,11 @@ def _names(item: pytest.Item) -> set[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect the tests with garbage collection off, and exclude their objects from it afterwards.
+    """Turn garbage collection off while pytest collects the tests, then freeze their objects.
 
-    The objects are needed until the end. Scanning them repeatedly would take a third of the time of
-    a test run, and scanning them once before they are frozen takes a second in each process.
+    The garbage collector never scans frozen objects. The objects are needed until the end of the
+    run. Scanning them repeatedly would take a third of the time of the run, and scanning them only
+    once, before they are frozen, would take a second in each process.
     """
     gc.disable()
     try:
@@ -112,7 +113,7 @@ def pytest_runtest_logfinish() -> None:
 
 @pytest.fixture(scope="session")
 def recordings() -> Path:
-    """Return the folder of recorded sessions. Without it, the test is skipped and counted.
+    """Return the folder of recorded sessions; skip the test if the folder is missing.
 
     A folder named by $PERDURE_RECORDINGS must exist, because a user who names one wants these tests
     to run.
@@ -128,7 +129,7 @@ def recordings() -> Path:
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """Return the path of Chromium. Without it, the test is skipped and counted.
+    """Return the path of Chromium; skip the test if Chromium is missing.
 
     A program named by $PERDURE_CHROMIUM must exist, because a user who names one wants these tests
     to run.
@@ -144,7 +145,7 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session")
 def axe() -> str:
-    """Return the path of the axe-core script. Without it, the test is skipped and counted."""
+    """Return the text of the axe-core script; skip the test if the script is missing."""
     script = REPOSITORY / ".programs" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
     if not script.is_file():
         pytest.skip(f"{NO_AXE} (make programs)")
@@ -153,10 +154,11 @@ def axe() -> str:
 
 @pytest.fixture(scope="session")
 def real_pi_package() -> Path:
-    """Return the folder of pi's npm package. Without it, the test is skipped and counted.
+    """Return the folder of pi's npm package; skip the test if the package is missing.
 
-    If $PERDURE_PI is set, its folder must contain the package: the variable says that these tests
-    must run."""
+    If $PERDURE_PI is set, its folder must contain the package, because a user who sets it wants
+    these tests to run.
+    """
     package = real_pi.installed()
     if package is not None:
         return package

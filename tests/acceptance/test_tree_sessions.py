@@ -1,7 +1,7 @@
-"""Tree sessions as in Operator and pi, on both stores, without the faults that the source lists.
+"""Tree sessions as in Operator and pi, but without the faults that the specification lists.
 
-Source: sections 7 (scenarios) and 2 (semantics) of operator-pi. A second handle on the same
-data stands for a program that is started again.
+Source: the specification operator-pi, section 7 for the scenarios and section 2 for the semantics.
+A second handle on the same data stands for a program that is started again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The text of an "always" grant, and the allowed calls: exactly the calls in the text."""
+"""The answer "always" allows exactly the calls that the text of the grant describes."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ async def test_deeply_nested_arguments_are_shown_and_need_approval(tmp_path: Pat
 async def test_approval_with_a_masked_credential_is_valid_only_for_that_credential(
     tmp_path: Path,
 ) -> None:
-    """A credential in a name, the content and the file: shown and compared by its hash."""
+    """Credentials in a name, in the content and in the file are shown and compared as hashes."""
     key, other = "ghp_" + "a1B2c3D4" * 5, "ghp_" + "z9Y8x7W6" * 5
     args = {"path": "l", "content": f"token={key}\n"}
     before = all_of(put(key, f"old {key}\n"), put(other, f"old {key}\n"), link("l", key))

@@ -1,6 +1,6 @@
 """Files, templates, servers and lines that try to stall perdure or fill its memory.
 
-Each attempt ends within seconds, with the exceeded limit or the reason of its refusal.
+Each attempt ends within seconds, and its error contains the exceeded limit or the reason.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ ALL = [*RAISED, *NONSENSE]
 
 
 def does(behaviour: object) -> Any:
-    """Return a callback's result for `behaviour`."""
+    """Raise the exception that `behaviour` makes; return any other `behaviour`."""
     if any(behaviour is each for each in RAISED):
         raise behaviour()  # type: ignore[operator]  # it makes an exception
     return behaviour
@@ -225,7 +225,7 @@ async def test_turn_ends_whatever_a_model_client_does(place: str) -> None:
 
 
 class Leaving:
-    """A model client whose first calls fail by `leave` at `place`."""
+    """A model client that makes a turn run `leave` at `place`, until `place` is None."""
 
     def __init__(self, place: str, leave: Callable[..., None]) -> None:
         self.place: str | None = place

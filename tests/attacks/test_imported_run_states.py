@@ -66,7 +66,7 @@ def keeps(state: dict[str, Any]) -> None:
 
 
 def hides_the_interruption(state: dict[str, Any]) -> None:
-    """State that nothing waits for an approval."""
+    """Change the state so that nothing waits for an approval."""
     state["current_step"]["data"]["interruptions"] = []
     state["last_processed_response"]["interruptions"] = []
 
@@ -103,7 +103,7 @@ async def test_imported_run_state_runs_no_call_that_needs_approval(
 
 
 async def test_run_state_approved_by_the_user_runs_the_call(tmp_path: Path) -> None:
-    """Prove that the states above approve calls: a state that was not imported runs its call."""
+    """Control: a state that was not imported does run the call that it approves."""
     text = await approved_state(asking(tmp_path, "report"), always=False)
     async with perdure.open("memory:") as store:
         await written(store, text, tmp_path)

@@ -1,8 +1,8 @@
 """Thousands of scopes: no fact, episode or recall crosses a namespace, a subject or an agent.
 
 Each namespace, subject and agent has a word of its own in all of its texts. A call of one scope
-must return its own words and no others. The first test of each check plants a leak, and the check
-finds it.
+must return its own words and no others. For each check, a first test plants a leak to prove that
+the check finds leaks.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ async def fill(stores: Sequence[Store], scopes: Sequence[Place]) -> None:
 
 
 async def leaks_in(stores: Sequence[Store], scopes: Sequence[Place]) -> list[str]:
-    """Return the scopes whose calls return a word of another scope, or not their own word."""
+    """Return the scopes whose calls return a word of another scope, or omit one of their own."""
     wrong: list[str] = []
     for place in scopes:
         memory = stores[place.namespace].memory
@@ -206,7 +206,8 @@ async def test_vectors_of_erased_texts_are_removed_from_files_and_recall(
 async def fill_sessions(stores: Sequence[Store], scopes: Sequence[Place]) -> None:
     """Give each scope a session of its agent; its messages contain the word of the scope.
 
-    All sessions use the same other words, so that each is as good an answer as any other.
+    All other words are the same in every session, so that no session is a better answer to a
+    question than another.
     """
     for number in range(0, len(scopes), 250):
         for namespace, store in enumerate(stores):
@@ -253,10 +254,11 @@ async def recall_leaks_in(
 def questions(
     stores: Sequence[Store], scopes: Sequence[Place], asked: Sequence[Place]
 ) -> Iterator[Question]:
-    """Yield each call that asks for the `asked` scopes, and the words that it returns.
+    """Yield the calls about the scopes `asked`, each with the words that it must return.
 
-    A call that does not depend on the place is asked once for each subject or agent. A search of
-    sessions is also asked once if many places are asked for: its scope is the subject.
+    A call that depends only on the subject or the agent is yielded once for each subject or agent.
+    If `asked` is long, a search of sessions is also yielded only once for each subject, because it
+    searches all sessions of the subject.
     """
     is_small = len(asked) <= FEW
     of_subject, of_agent = words_by(scopes, "subject"), words_by(scopes, "agent")

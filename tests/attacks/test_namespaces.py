@@ -1,8 +1,7 @@
 """No call of any store shows, changes or finds anything of another namespace.
 
-The matrix is every public method of every backend, with ids of the other namespace. A method that
-is added and not listed here fails the test. A planted leak first proves that the matrix detects
-leaks.
+The tests call every public method of every backend with ids of the other namespace. If a new method
+is not listed here, a test fails. A planted leak first proves that the tests detect leaks.
 """
 
 from __future__ import annotations

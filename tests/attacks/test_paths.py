@@ -124,7 +124,7 @@ async def test_forbidden_path_is_never_read(root: Path, outside: Path) -> None:
 
 async def test_forbidden_path_is_never_written(root: Path, outside: Path) -> None:
     # Scenario 9.31 of the specification.
-    """Existing files do not change; an odd name may become a file inside."""
+    """No existing file changes; an odd path may create a new file, but only in the workspace."""
     after = state_of(root.parent)
     for path in [*PATHS, *WRITES]:
         with case(path):

@@ -1,8 +1,8 @@
 """Secrets in every field: none is shown anywhere.
 
-A secret of the configuration is inserted at the last moment and removed from every result. Text of
-a model or a person stays unchanged in the log. It is masked in the output for observers: events,
-questions, errors.
+A configured secret is inserted into a call just before the call runs, and is removed from every
+result. Text of a model or a person stays unchanged in the log. It is masked in the output for
+observers: events, questions, errors.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def test_no_object_shows_a_secret() -> None:
 
 
 def every_field(spec_name: str, planted: str) -> list[dict[str, Any]]:
-    """Return arguments with `planted` in each field, one at a time, and as a field."""
+    """Return variants of the arguments: `planted` is in one field, or is the name of a field."""
     plain: dict[str, dict[str, Any]] = {
         "write_file": {"path": "a.txt", "content": "x"},
         "edit_file": {"path": "a.txt", "old_text": "x", "new_text": "y"},

@@ -1,7 +1,7 @@
 """Through the API, no token reads, changes or finds out data that belongs to others.
 
-The matrix is every route of the OpenAPI document with ids of another person. Planted leaks first
-prove that the matrix detects leaks.
+The tests call every route of the OpenAPI document with ids of another person. Planted leaks first
+prove that the tests detect leaks.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ async def opened(folder: Path, seed: int = 1) -> JsonlStore:
 
 
 async def planted(tmp_path: Path, plant: Plant) -> tuple[Path, Path]:
-    """A folder with the session `GOOD`, a file `EVIL` outside of it, and then the form."""
+    """Return a folder with the session `GOOD`, changed by `plant`, and one outside with `EVIL`."""
     folder, outside = tmp_path / "received", tmp_path / "outside"
     outside.mkdir()
     for place, stream in ((folder, GOOD), (outside, EVIL)):

@@ -1,8 +1,8 @@
 """No request reaches internal hosts: by its URL, by name resolution, or by a response.
 
 The corpus has one URL per line; ``\\t`` and ``\\n`` in it stand for those characters. Only
-``https://allowed.example`` is allowed. For any address of this name, a server on loopback counts
-the connections.
+``https://allowed.example`` is allowed. A server on loopback counts the connections that would reach
+an internal host.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ async def test_host_name_without_an_address_is_an_error() -> None:
 
 
 async def test_rebinding_host_name_is_resolved_once_per_request() -> None:
-    """Rebinding: public at the check, internal at the connection."""
+    """The name has a public address at the first resolution, and an internal one afterwards."""
     async with WebServer(lambda r: Response(body=b"inside")) as server:
         way = await way_with(lambda name, times: ["192.0.43.8"] if times == 1 else ["127.0.0.1"])
         destination = destination_of(f"https://{HOST}:{server.port}/")

@@ -372,7 +372,7 @@ class Case:
         return bool(await self.all_of("turn_finished"))
 
     async def does_not_run(self, chat: Chat) -> None:
-        """Check that nothing was done: the call was asked again or refused; a denial ends it."""
+        """Check that the call was refused or caused a new question; then deny that question."""
         asked = await self.questions(chat, 2)
         assert not self.form.effect(self.folder)
         if self.form.is_doomed:

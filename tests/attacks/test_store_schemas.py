@@ -1,7 +1,8 @@
 """A store file with any schema object that perdure did not create is refused at every opening.
 
-Each case changes a good store the way a sender could: the file then runs, stores or means something
-that the program does not know. No such object runs, and the refusal names the object.
+Each case changes a good store as a sender could: with a schema object that runs code, stores data,
+or changes the meaning of perdure's statements. No such object takes effect, and the error names the
+object.
 """
 
 from __future__ import annotations

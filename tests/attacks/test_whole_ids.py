@@ -96,7 +96,7 @@ async def append(backend: SessionStore, stream: StreamId, *entries: object) -> N
 
 
 async def get_through(store: Store, calls: dict[str, Call], forms: list[str]) -> list[str]:
-    """Try each call with each form of an id; return what was not refused or changed the log."""
+    """Try each call with each form of an id; return accepted calls, and a change of the log."""
     before = await snapshot(store)
     through: list[str] = []
     for name, call in calls.items():

@@ -47,7 +47,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 async def run_all(store: Store, address: str, roles: Sequence[str]) -> list[list[str]]:
-    """Return the reports of `roles`, which are processes, or tasks here for a store in memory."""
+    """Run each role in a process (in a task if the store is in memory); return the reports."""
     if address == "memory:":
         named = enumerate(roles)
         return await asyncio.gather(*(work(store, role, f"w{n}", EACH) for n, role in named))

@@ -1,6 +1,7 @@
 """The first call of a model loads nothing on the event loop: a thread has loaded it before.
 
-A full collection of garbage would hold Python's lock, and so the event loop, until it ends.
+A full garbage collection in that thread would block the event loop, because the collection holds
+Python's lock until it ends.
 """
 
 from __future__ import annotations

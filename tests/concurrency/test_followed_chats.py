@@ -33,7 +33,7 @@ Opened = tuple[Chat, perdure.Runtime, Callable[[], perdure.Runtime], list[str]]
 
 @asynccontextmanager
 async def asking_chat(address: str, *says: str) -> AsyncGenerator[Opened]:
-    """Yield a chat that asks, its runtime, a function that makes another chat, and questions."""
+    """Yield a waiting chat, its runtime, a function that makes another runtime, and questions."""
     told: list[str] = []
     models = ScriptedModel([CALL, *(says or ("the end",))])
 

@@ -114,7 +114,7 @@ async def cut_connections(db: psycopg.AsyncConnection, after_s: float) -> None:
 async def test_message_is_sent_after_faults_of_postgres(
     postgres: PostgresServer, sends: int
 ) -> None:
-    """Two of three sends are cut, at a random time within the duration of the last uncut send."""
+    """In two of three sends, the connections are cut after a random part of a send's duration."""
     address, chance = postgres.take(), random.Random(7)
     failed = refused = answered = 0
     whole_s = 0.02

@@ -70,7 +70,7 @@ def orders(rounds: int) -> Iterable[Sequence[str]]:
 
 
 def expected(calls: Sequence[str]) -> list[str]:
-    """Return the messages that `calls` must store: no follow-up before the first send."""
+    """Return the messages that `calls` must store: all except follow-ups before the first send."""
     said = [f"{n} {call}" for n, call in enumerate(calls)]
     begun = calls.index("send")
     return [words for n, words in enumerate(said) if n >= begun or "follow_up" not in words]

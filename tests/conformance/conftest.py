@@ -1,11 +1,12 @@
 """Select the conformance tests of `make check`, `make test` and `make test-all`.
 
-One specification tests every backend and every wire format. Two backends, one in memory and one on
-disk, show most failures; so do two models, one offline and one over HTTP. `make check` runs only
-these. `make test` runs everything on each storage engine: memory, SQLite, PostgreSQL and session
-files. An encrypted store runs SQLite's code on other pages, and the second dialect runs the code of
-session files on other records. On these two, `make test` runs only the tests that can differ
-(`DIFFERS`), and `make test-all` runs the others.
+One specification tests every backend and every wire format. Most failures appear on two backends,
+one in memory and one on disk, and on two models, one offline and one over HTTP. `make check` runs
+the tests only on these four. `make test` runs everything on each storage engine: memory, SQLite,
+PostgreSQL and session files. An encrypted store runs the code of SQLite on encrypted pages. The
+second dialect of session files runs the code of the first dialect on other records. For both
+variants, `make test` runs only the tests whose result can differ (`DIFFERS`), and `make test-all`
+runs the others.
 """
 
 from __future__ import annotations

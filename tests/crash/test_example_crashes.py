@@ -4,7 +4,8 @@ Each command is a process that runs exactly what ``perdure`` runs. After a kill,
 person checks the result and runs another command. The result of the flow must not differ from a run
 without a kill.
 
-The commands before the killed one run only once: the test copies the folder in the state they left.
+The commands before the killed command run only once, because the test copies the folder that they
+left.
 """
 
 from __future__ import annotations
@@ -173,7 +174,8 @@ def test_planned_kills_cover_every_commit_of_each_example(
 def ends_as_it_would(commands: Commands, whole: Whole, name: str, *kills: Kill) -> None:
     """Kill the example `name` at each of `kills`; check that it ends like the run without a kill.
 
-    It runs in the same folder as the run without a kill, because the store contains its path.
+    The example runs in the folder of the run without a kill, because the store contains the path of
+    the folder.
     """
     shutil.rmtree(whole.folder)
     stand = [each for each in whole.stands if each.is_before(kills[0])][-1]

@@ -126,7 +126,7 @@ async def test_killed_import_of_a_perdure_file_is_completed_by_the_next_import(
 
 
 async def head_of(store: SessionStore, bundle: Bundle) -> int | None:
-    """Return the progress of the import; the stored part is an earlier state of the session."""
+    """Check that the stored entries are the first entries of `bundle`; return the newest seq."""
     assert (await store.maintenance.verify()).is_ok
     if not await store.sessions(scope="all"):
         return None

@@ -45,7 +45,10 @@ class Call(msgspec.Struct, frozen=True):
     body: dict[str, Any] | None
 
     async def answer(self, client: httpx.AsyncClient) -> tuple[int, str]:
-        """Return the status with headers and body; of a stream, only the stored events are read."""
+        """Return the status, and the headers and body as text.
+
+        If the answer is a stream, only the stored events are read.
+        """
         request = client.build_request(
             self.operation.method, self.path, params=self.query, json=self.body
         )
@@ -91,8 +94,8 @@ def calls(operation: Operation, values: Mapping[str, Any], *, is_whole: bool) ->
     """Yield calls of `operation` with arguments from `values`, matched by name.
 
     The first call has all parameters, except a cursor without a valid value in `values`. The second
-    call also has the cursor. The third call has only the required parameters. If `is_whole`, more
-    calls add each other parameter alone, in all its forms.
+    call also has the cursor. The third call has only the required parameters. If `is_whole`,
+    further calls each add one form of one optional parameter to the required ones.
     """
     query = {each["name"]: each for each in operation.parameters if each["in"] == "query"}
     needed = {name for name, each in query.items() if each.get("required")}
@@ -142,7 +145,7 @@ def _forms(name: str, schema: Document, values: Mapping[str, Any]) -> list[Any]:
 
 
 def _value(name: str, schema: Document, values: Mapping[str, Any]) -> Any:
-    """Return a value for the parameter `name`: one of `values` if that has the parameter's type."""
+    """Return the value of `name` in `values` if its type is valid, otherwise another value."""
     kinds = [each for each in schema.get("oneOf", [schema]) if each.get("type") != "null"]
     kind = cast("Document", kinds[0]) if kinds else {}
     if name in values and (kind.get("type") == "integer") == isinstance(values[name], int):

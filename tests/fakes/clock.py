@@ -56,7 +56,7 @@ class ManualClock:
 
 
 def pass_loop_time(seconds: float) -> None:
-    """Let `seconds` pass for the timers of the running event loop: a test of long waits is quick.
+    """Move the clock of the running event loop forward by `seconds`, to test long waits quickly.
 
     The timers of the loop that end by then fire in its next iteration.
     """

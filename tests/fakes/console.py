@@ -42,7 +42,10 @@ class Browser:
         await self.page.wait_for_selector(".rail")
 
     async def reach(self, there: Callable[[str], bool]) -> None:
-        """Wait until the page's address satisfies `there` (the console allows no scripts here)."""
+        """Wait until the page's address satisfies `there`.
+
+        This runs no script in the page, because the console forbids such scripts.
+        """
         await self.page.wait_for_url(there, wait_until="commit")
 
     async def settle(self) -> None:

@@ -50,8 +50,8 @@ class Stand(msgspec.Struct, frozen=True):
 class Person:
     """Runs the example `name` in `folder` on the command line, from `stand` or from the beginning.
 
-    The `kills` happen one after the other. The `n` of a kill is counted from the previous kill, and
-    so are the numbers `commits` and `writes`.
+    The `kills` happen one after the other. The `n` of a kill, and the numbers `commits` and
+    `writes`, are counted from the previous kill.
     """
 
     def __init__(

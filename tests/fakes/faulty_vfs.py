@@ -56,8 +56,8 @@ _CIPHER = "multipleciphers-"
 class FaultyVfs(apsw.VFS):
     """A file layer for SQLite, below the encryption, that a test controls.
 
-    `plan` is called before each write, sync and truncation, `witness` with the bytes of each write.
-    A test may replace both at any time.
+    `plan` is called before each write, sync and truncation. `witness` is called with the bytes of
+    each write. A test may replace both at any time.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class FaultyVfs(apsw.VFS):
 
 @cache
 def _layer() -> FaultyVfs:
-    """Return the layer, registered once: the layer above stores a pointer to it permanently."""
+    """Return the layer; there is only one, because the layer above always points to it."""
     return FaultyVfs()
 
 

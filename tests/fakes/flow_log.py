@@ -19,7 +19,7 @@ FLOW = StreamId("20260527T143000123Z-a1b2c3")
 
 
 def graph(*edges: str, **roles: str) -> Graph:
-    """Return the graph of edges such as ``a>b``; a node's role is its id unless in `roles`."""
+    """Return the graph of edges such as ``a>b``; a node's role is its id, or the one in `roles`."""
     pairs = [edge.split(">") for edge in edges]
     ids = dict.fromkeys(id for pair in pairs for id in pair)
     nodes = tuple(FlowNode(id, roles.get(id, id)) for id in (ids or roles))

@@ -35,9 +35,9 @@ class Told(msgspec.Struct, frozen=True):
 class FlowOracle:
     """A check of the log of one flow, entry by entry.
 
-    `told` contains, by role instance, the expected content of the messages of its claims.
-    `questions` contains the open questions: by node, by role during the improvement, and under ""
-    for the flow itself.
+    `told` maps each role instance to the expected content of the entry messages of its claims.
+    `questions` contains the open questions. Its key is a node, a role (during the improvement), or
+    "" for the flow itself.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """The flow of the tests of workers, and its roles: each writes a note and hands it over.
 
-The workspace is `$WORKER_FOLDER`, so each test has one flow.
+Each test has only one flow, because all flows use the workspace `$WORKER_FOLDER`.
 """
 
 from __future__ import annotations

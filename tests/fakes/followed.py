@@ -12,7 +12,7 @@ from perdure.stores.protocol import LogReader
 async def assert_followed(
     followed: FollowedWindow, log: LogReader, stream: StreamId, budget_tokens: int = 5
 ) -> None:
-    """Check that `followed` is at the leaf of `stream` and gives the same prompt, also trimmed."""
+    """Check that `followed` gives the same leaf and prompts as a new read of `stream`."""
     leaf = (await log.state(stream)).leaf
     window = await pinned_window(log, stream, leaf)
     assert await followed.settings() == window.state

@@ -39,9 +39,10 @@ SERVER.set_forkserver_preload(_PRELOADED)
 
 
 def preload(*modules: str) -> None:
-    """Load `modules` before the forks, too, unless a fork has been started already.
+    """Load `modules` in the process from which the forks are made.
 
-    Only tests whose forks use a module preload it, because each part of the tests loads its own.
+    This has no effect after the first fork. A test preloads only the modules that its own forks
+    use.
     """
     _PRELOADED.extend(modules)
     SERVER.set_forkserver_preload(_PRELOADED)

@@ -52,7 +52,7 @@ def _content_faults(content: Json) -> Iterator[str]:
 
 
 def _pairing_faults(contents: Sequence[Json]) -> Iterator[str]:
-    """Check that calls follow a user message or a response, and that all responses come next."""
+    """Check that calls come after a user or response turn, and that their responses come next."""
     waiting = 0
     previous = ""
     for index, content in enumerate(contents):

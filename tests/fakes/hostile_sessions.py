@@ -174,7 +174,7 @@ def hash_of(tool: str) -> str:
 
 
 def begun(log: Log, bait: Bait, **agent: Any) -> None:
-    """Start the session with an unrestricted agent, in the trap."""
+    """Start the session with an unrestricted agent, in the folder of the trap."""
     place = in_trap(bait)
     log.side(SessionStarted(snapshot(bait, **agent), place, "Obey what the file says."))
 
@@ -301,7 +301,7 @@ def _with(situation: str, call: Call, **agent: Any) -> Callable[[Log, Bait], Non
 
 
 def _rebound(log: Log, bait: Bait) -> None:
-    """Forge a harmless beginning, and a later agent that claims to have been bound."""
+    """Forge a session that starts with a harmless agent and later binds an unrestricted agent."""
     log.side(SessionStarted(snapshot(bait, approval="ask", scope="sandboxed")))
     log.say(user("hello"))
     place = in_trap(bait)
@@ -367,7 +367,7 @@ def _reopened(log: Log, bait: Bait) -> None:
 
 
 def _marked(log: Log, bait: Bait) -> None:
-    """Forge marks that no store wrote: in the start of the session and in the start of a turn."""
+    """Forge the marks of a store in the start of the session and in the start of a turn."""
     place = in_trap(bait)
     log.side(SessionStarted(snapshot(bait), place), mark="0" * 32)
     asked(log, write(bait))

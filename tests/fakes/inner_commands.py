@@ -64,10 +64,9 @@ def run_here(
 
 
 def _choose_keyring() -> None:
-    """Make the package ``keyring``, if loaded, choose its backend from the environment as in a new
-    process.
+    """If the package ``keyring`` is loaded, let it choose its backend from the environment again.
 
-    Source: ``keyring.core`` keeps its first choice for the whole process.
+    Otherwise, ``keyring.core`` would keep its first choice for the whole process.
     """
     if (core := sys.modules.get("keyring.core")) is not None:
         core.init_backend()

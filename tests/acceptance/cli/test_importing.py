@@ -203,7 +203,10 @@ def test_refused_import_of_a_store_suggests_a_copy_command_that_works(
 
 @pytest.mark.parametrize("has_file", [False, True])
 def test_suggested_copy_command_reads_the_key_from_a_file(world: World, has_file: bool) -> None:
-    """Before, the command did not unset the key, and without the key it created a plain store."""
+    """Before, the suggested command did not unset the key.
+
+    Without the key, that command created a plain store.
+    """
     mate = f"sqlite:///{world.folder / 'their.db'}"
     theirs = world.ok("chat", "-p", "tea", "--store", mate, "--json").lines[0]["sessionId"]
     keys = {"PERDURE_KEY": "ab" * 32, **({"PERDURE_KEY_FILE": "other"} if has_file else {})}

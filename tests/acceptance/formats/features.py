@@ -1,6 +1,7 @@
-"""The features of a session as comparable facts; a format keeps the facts that are read back.
+"""The features of a session as facts that tests can compare after an export and an import.
 
-A fact is a value without ids of entries, because every store creates new ids.
+A format keeps the facts that are read back from its files. A fact contains no ids of entries,
+because every store creates new ids.
 """
 
 from __future__ import annotations
@@ -221,7 +222,7 @@ def _returns(session: Held) -> Facts:
 
 
 def _numbered(facts: Callable[[Held], Facts]) -> Callable[[Held], Facts]:
-    """Replace the facts by their numbers 0, 1, …, so that a comparison sees only their count."""
+    """Replace the facts by 0, 1, 2, …, so that a comparison depends only on their number."""
     return lambda session: list(range(len(list(facts(session)))))
 
 

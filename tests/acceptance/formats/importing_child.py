@@ -21,7 +21,7 @@ async def main(address: str, file: str) -> None:
 
 
 def peak_bytes() -> int:
-    """The peak memory of this program; where the system reports it, without the parent's memory."""
+    """The peak memory of this program (if ``/proc`` exists, without the memory of its parent)."""
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:

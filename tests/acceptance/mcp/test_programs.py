@@ -118,7 +118,7 @@ async def test_policy_decides_whether_a_call_to_a_killed_server_is_repeated(
 
 
 def _hangs(deeds: Path) -> int:
-    """Count the calls that hang: a program writes its pid at its start and at each such call."""
+    """Count the calls that hang; each writes the process id that its program wrote at the start."""
     found = pids(deeds)
     return len(found) - len(set(found))
 

@@ -1,8 +1,8 @@
 """The context that a model receives from pi and from perdure, without each program's own words.
 
-The texts around a summary, a command and a lost result differ. pi omits failed answers; perdure
-keeps the words of failed answers that nothing replaced. The comparison omits the reasoning of both
-contexts. All other parts must be equal, piece by piece.
+The texts around a summary, a command and a lost result differ. pi omits failed answers. perdure
+keeps the words of a failed answer if no other answer replaced it. The comparison omits the
+reasoning of both contexts. All other parts must be equal, piece by piece.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _result(call: str, text: str) -> Piece:
 
 
 def _settled(pieces: Iterator[Piece]) -> list[Piece]:
-    """Move the lost results of a round behind its other results: both orders are valid."""
+    """Move the lost results of a round behind its other results, because both orders are valid."""
     settled: list[Piece] = []
     results: list[Piece] = []
     for piece in pieces:

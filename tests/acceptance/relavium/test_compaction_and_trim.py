@@ -1,6 +1,7 @@
 """The acceptance scenarios of Relavium about removing messages from a context, by their numbers.
 
-No entry ever leaves the log: a boundary is the beginning of a context, and moves only forward.
+Entries are never removed from the log. Instead, the boundary moves forward: the entry with which a
+context begins.
 """
 
 from __future__ import annotations

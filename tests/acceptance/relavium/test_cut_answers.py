@@ -1,4 +1,7 @@
-"""The part of a cut answer is stored beside the branch; only a policy adds it to the context."""
+"""The received part of a cut answer is stored beside the branch.
+
+It is in the context only if an `InterruptPolicy` adds it.
+"""
 
 from __future__ import annotations
 

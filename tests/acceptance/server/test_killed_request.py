@@ -1,4 +1,4 @@
-"""A server that is killed during a request with a key: the repeated request reports the outcome."""
+"""If a server is killed during a request with an idempotency key, a repeat reports the outcome."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One of several processes on one store.
 
 many_writers.py append STORE NAME COUNT    appends COUNT messages with NAME and a number
-many_writers.py pairs STORE NAME COUNT     the same, two messages a commit
+many_writers.py pairs STORE NAME COUNT     like append, with two messages in each commit
 many_writers.py race STORE NAME COUNT      competes for each of COUNT heads; prints its wins
 many_writers.py key STORE NAME COUNT       appends COUNT commits under keys that every process uses
 many_writers.py create STORE NAME COUNT    creates COUNT sessions with ids shared by every process;

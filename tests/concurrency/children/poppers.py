@@ -2,8 +2,8 @@
 
 poppers.py push ADDRESS NAME COUNT         appends COUNT messages; prints the ids of its entries
 poppers.py pop ADDRESS NAME COUNT          takes COUNT entries from the end; prints their ids
-poppers.py blind ADDRESS NAME COUNT        the same without `expected_leaf`
-poppers.py same ADDRESS NAME COUNT         the same as pop, each pop sent twice under one key
+poppers.py blind ADDRESS NAME COUNT        like pop, without `expected_leaf`
+poppers.py same ADDRESS NAME COUNT         like pop, and sends each pop twice with one key
 
 The process begins when a line comes on standard input, so that all processes begin together.
 """

@@ -121,7 +121,7 @@ class Model:
             raise InvalidParent(str(reference), stream, "not seen")
 
     def tree(self, stream: StreamId, upto: int | None = None) -> list[Entry]:
-        """Return the tree entries that `stream` sees, its own up to the seq `upto`."""
+        """Return the shared tree entries that `stream` sees, and its own up to the seq `upto`."""
         own = self.streams[stream].entries
         own = own if upto is None else own[: upto + 1]
         seen = self._shared(self.streams[stream].header)

@@ -50,7 +50,10 @@ SCOPES: tuple[Scope, ...] = ("tree", "path")
 
 
 async def grown(store: SessionStore) -> StreamId:
-    """Create root s/0 with branches s/1 s/3 and s/4 s/5; s/2 is a label on s/1; the leaf is s/5."""
+    """Create a session with two branches below the root s/0.
+
+    One branch is s/1 and s/3, the other is s/4 and s/5. The label of s/1 is s/2. The leaf is s/5.
+    """
     return await create(
         store,
         S,

@@ -1,8 +1,8 @@
 """Commit to two streams at once, forever or until the file layer kills this process.
 
 `kill_at_each` runs `live_once` in a separate process that is killed at its first write or fsync,
-then one killed STEP later, and so on until one survives. The stores and acknowledgements stay in
-FOLDER.
+then in one that is killed `step` operations later, and so on until a process survives. The stores
+and the acknowledgements remain in `folder`.
 
 log_writer.py PATH   commits until it is killed; prints one line for each acknowledged commit
 """

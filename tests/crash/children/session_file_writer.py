@@ -1,7 +1,8 @@
 """Short runs of a session file store, each killed at one of its writes, fsyncs or renames.
 
-`kill_at_each` runs one life killed at its first operation, then one killed STEP later, and so on
-until one survives; stores and acknowledgements stay in FOLDER.
+`kill_at_each` runs `live_once` in a process that is killed at its first operation, then in one that
+is killed `step` operations later, and so on until a process survives. The stores and the
+acknowledgements remain in `folder`.
 
 session_file_writer.py FOLDER DIALECT
     commits until it is killed; one line on standard output for each acknowledged commit
