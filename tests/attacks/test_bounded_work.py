@@ -164,7 +164,7 @@ def flow_folder(folder: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "terminal", "huge"])
 @pytest.mark.parametrize("name", ["transcript.json", "feed.json"])
-def test_hostile_file_of_a_role_does_not_stall_the_import_of_a_flow(
+def test_hostile_role_file_does_not_stall_a_flow_import(
     tmp_path: Path, name: str, kind: str
 ) -> None:
     role = flow_folder(tmp_path / "flow")

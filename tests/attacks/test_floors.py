@@ -272,7 +272,7 @@ def names_in(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", HIDDEN)
-async def test_mode_accept_edits_asks_before_a_write_to_a_name_that_begins_with_a_dot(
+async def test_accept_edits_mode_still_asks_before_a_write_to_a_hidden_path(
     tmp_path: Path, path: str
 ) -> None:
     work = tmp_path / ".worktrees" / "project"

@@ -134,7 +134,7 @@ async def test_scope_check_finds_a_planted_leak(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.all_only
-async def test_search_and_list_in_thousands_of_scopes_return_only_data_of_their_scope() -> None:
+async def test_search_and_list_return_only_data_of_the_given_scope() -> None:
     scopes = places(4, 249)
     stores = in_memory(4)
     await fill(stores, scopes)

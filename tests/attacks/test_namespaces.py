@@ -498,7 +498,7 @@ async def test_public_call_with_ids_of_another_namespace_finds_nothing(two: Two)
 
 
 @pytest.mark.timeout(600)  # every command, one after the other, beside busy processes
-def test_command_with_ids_of_another_namespace_shows_no_data_of_that_namespace(
+def test_command_shows_no_data_of_another_namespace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

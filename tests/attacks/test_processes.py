@@ -127,7 +127,7 @@ async def test_whole_process_group_is_killed_when_the_turn_is_aborted(tmp_path: 
     await until(is_gone)
 
 
-async def test_huge_program_output_is_read_to_its_end_but_stored_in_part(tmp_path: Path) -> None:
+async def test_huge_program_output_is_read_completely_but_stored_in_part(tmp_path: Path) -> None:
     script = "import sys; sys.stdout.write('x' * 5_000_000)"
     run = await tools(tmp_path).run(run_command, command=sys.executable, args=["-c", script])
     assert run.outcome == "ok"

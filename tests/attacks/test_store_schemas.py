@@ -228,7 +228,7 @@ async def test_foreign_schema_is_refused_and_the_error_describes_it(
 
 
 @pytest.mark.parametrize("is_copied", [False, True])
-async def test_foreign_schema_is_refused_when_a_store_is_opened_only_to_read_it(
+async def test_foreign_schema_is_refused_even_if_a_store_is_only_read(
     tmp_path: Path, *, is_copied: bool
 ) -> None:
     path = await good_store(tmp_path / "received.db")

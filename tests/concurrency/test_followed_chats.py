@@ -85,7 +85,7 @@ async def test_question_is_reported_once_although_two_chats_follow_the_turn(
 
 
 @pytest.mark.parametrize(("method", "end"), [("abort", "aborted"), ("cancel", "cancelled")])
-async def test_second_chat_of_a_session_can_stop_the_turn_of_the_first_chat(
+async def test_second_chat_can_stop_the_turn_of_the_first_chat(
     address: str, method: str, end: str
 ) -> None:
     async with asking_chat(address) as (chat, runtime, *_):

@@ -105,7 +105,7 @@ class Reader:
 
 
 @given(st.data())
-async def test_spending_of_a_session_equals_the_sum_over_the_model_calls_in_its_log(
+async def test_spending_of_a_session_is_the_sum_of_its_model_calls(
     data: st.DataObject,
 ) -> None:
     log = TurnLog()

@@ -82,7 +82,7 @@ def test_commit_check_is_skipped_with_a_reason_in_a_shallow_clone(
     )
 
 
-def test_commit_check_is_skipped_with_a_reason_in_a_folder_without_a_repository(
+def test_commit_check_is_skipped_outside_of_a_git_repository(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unpacked = repository / "unpacked"

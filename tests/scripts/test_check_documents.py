@@ -138,7 +138,7 @@ def test_check_of_a_clean_clone_exits_with_0(
     assert capsys.readouterr().out == ""
 
 
-def test_violation_is_printed_with_its_file_and_line_and_exits_with_1(
+def test_violation_is_printed_with_its_file_and_line(
     clone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (clone / "docs" / "x.md").write_text("[y](y.md)\n", encoding="utf-8")

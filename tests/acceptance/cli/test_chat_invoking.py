@@ -93,7 +93,7 @@ def test_json_output_of_the_chat_contains_the_question_as_an_event(
     assert ended.error["choices"] == waiting["choices"]
 
 
-def test_question_of_an_invoked_agent_is_asked_and_answered_in_the_chat(
+def test_question_of_an_invoked_agent_is_answered_in_the_chat(
     staged: tuple[World, tuple[str, ...]],
 ) -> None:
     world, options = staged

@@ -229,7 +229,7 @@ def test_dry_run_and_erasure_count_the_same_entries(sample: World) -> None:
         assert (kept in shown, kept in told.err) == ((session != SAMPLE_ID,) * 2)
 
 
-def test_dry_run_and_erasure_do_not_count_entries_that_are_already_erased(sample: World) -> None:
+def test_erasure_counts_no_entries_that_are_already_erased(sample: World) -> None:
     sample.ok("sessions", "fork", SAMPLE_ID, "12")
     number = sample.ok("sessions", "read", SAMPLE_ID, "--json").json[-1]["id"].rpartition("/")[2]
     for each, options in (("3", ("--with-forks",)), (number, ())):
@@ -246,7 +246,7 @@ def test_dry_run_and_erasure_do_not_count_entries_that_are_already_erased(sample
     assert f"1 session, {line['entries']} entries\n" in shown
 
 
-def test_dry_run_of_an_entry_erasure_prints_the_forks_that_share_the_entry(sample: World) -> None:
+def test_entry_erasure_dry_run_prints_the_forks_with_that_entry(sample: World) -> None:
     fork = sample.ok("sessions", "fork", SAMPLE_ID, "12", "--json").json["session"]
     number = sample.ok("sessions", "read", SAMPLE_ID, "--json").json[-1]["id"].rpartition("/")[2]
     chosen = ("sessions", "erase", SAMPLE_ID, "3", number, "--dry-run")

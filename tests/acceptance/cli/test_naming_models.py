@@ -16,7 +16,7 @@ def unnamed(world: World) -> World:
 
 
 @pytest.mark.parametrize("words", [("-p", "Hi"), (), ("-p", "Hi", "--json")])
-def test_new_chat_without_a_model_is_refused_and_the_error_lists_models(
+def test_error_for_a_new_chat_without_a_model_lists_models(
     unnamed: World, words: tuple[str, ...]
 ) -> None:
     ended = unnamed.run("chat", *words, stdin="Hi\n")

@@ -279,7 +279,7 @@ def test_edits_command_prints_whole_paths_into_a_pipe(world: World) -> None:
         assert f" {found['cwd']} " in shown
 
 
-def test_edits_command_with_a_folder_lists_edits_of_the_sessions_in_that_folder(
+def test_edits_command_can_be_limited_to_a_folder(
     imported: World,
 ) -> None:
     folder = imported.ok("sessions", "show", SAMPLE_ID, "--json").json["cwd"]

@@ -110,7 +110,7 @@ def test_session_cannot_be_resumed_with_another_agent(world: World, choice: str)
     assert "keeps its agent 'clerk' for life and cannot continue with 'helper'" in told
 
 
-def test_session_accepts_a_message_after_a_turn_reached_the_tool_round_limit(world: World) -> None:
+def test_session_accepts_a_message_after_the_tool_round_limit(world: World) -> None:
     rounds = "  - calls: [{name: list_directory, args: {path: .}}]\n" * 17
     scenario = world.scenario(f"name: acted\nsequence:\n{rounds}  - text: Done.\n")
     chat = ("chat", "--scenario", scenario)

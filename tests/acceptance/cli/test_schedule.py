@@ -12,7 +12,7 @@ from tests.acceptance.cli.conftest import World
 AGENT = perdure.Agent("helper", model="scripted:echo")
 
 
-async def test_scheduled_message_is_listed_and_cancelled_by_a_part_of_its_id(world: World) -> None:
+async def test_scheduled_message_is_cancelled_by_a_part_of_its_id(world: World) -> None:
     async with perdure.open(f"sqlite:///{world.file}") as store:
         async with perdure.Runtime(store, agents=[AGENT]) as runtime:
             chat = await runtime.start(AGENT)

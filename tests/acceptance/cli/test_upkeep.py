@@ -163,7 +163,7 @@ def test_contradictory_options_are_refused(plain: World, words: list[str]) -> No
     assert is_readable(plain)
 
 
-def test_rekey_of_a_store_in_use_is_refused_and_leaves_no_key_file(plain: World) -> None:
+def test_rekey_of_a_store_in_use_is_refused(plain: World) -> None:
     file = plain.folder / "key"
     with plain.start("chat", "-m", "scripted:echo") as chat:
         assert chat.stdin is not None

@@ -128,7 +128,7 @@ def test_session_command_on_a_flow_suggests_the_flow_command(project: World) -> 
     assert project.ok("sessions", "list", "--all", "--json").out == sessions
 
 
-def test_compact_command_with_an_unknown_role_lists_the_roles_of_the_flow(project: World) -> None:
+def test_compact_command_with_an_unknown_role_lists_known_roles(project: World) -> None:
     flow(project, "run", *FIRST, code=1)
     told = flow(project, "compact", "f", "nobody", "-m", "scripted:echo", code=4).err
     assert "it has no role 'nobody'; its roles are: owner, developer, reviewer" in told

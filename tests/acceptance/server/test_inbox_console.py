@@ -21,7 +21,7 @@ WRITER = perdure.Agent("writer", model="scripted:writer", tools=("write_file",))
 LINES = "".join(f"line {n}\n" for n in range(2_000))
 
 
-async def test_inbox_question_about_a_write_shows_diff_and_all_arguments_in_full(
+async def test_inbox_question_about_a_write_shows_the_diff_and_all_arguments(
     tmp_path: Path, chromium: Chromium
 ) -> None:
     (tmp_path / "notes.txt").write_text("first\n")

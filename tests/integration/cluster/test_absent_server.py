@@ -87,7 +87,7 @@ async def test_worker_with_a_missing_database_waits_until_the_database_is_create
 
 
 @pytest.mark.all_only
-async def test_worker_without_rights_on_the_schema_exits_with_a_one_sentence_error(
+async def test_worker_without_rights_on_the_schema_exits_with_an_error(
     own: PostgresServer, folder: Path
 ) -> None:
     address = own.new_database()
@@ -133,7 +133,7 @@ async def test_worker_that_may_not_create_the_schema_exits_with_an_error(
         pytest.param("halting_in_registration", STANDS_STILL_AT[1], marks=pytest.mark.all_only),
     ],
 )
-async def test_worker_whose_server_stops_during_its_start_waits_and_then_runs_work(
+async def test_worker_waits_if_the_server_stops_during_the_worker_start(
     own: PostgresServer, tmp_path: Path, factory: str, halt: str
 ) -> None:
     address = own.new_database()

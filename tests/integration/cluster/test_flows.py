@@ -120,7 +120,7 @@ async def test_flow_waits_for_worker_that_has_its_folder_and_agents(
         await flows.delete(flow.id)
 
 
-async def test_flow_that_kills_its_workers_waits_for_a_person_and_shows_the_reason(
+async def test_flow_that_kills_its_workers_waits_for_a_person(
     store: Store, address: str, tmp_path: Path
 ) -> None:
     limits = cluster_of(store.backend).limits
@@ -144,7 +144,7 @@ async def test_flow_that_kills_its_workers_waits_for_a_person_and_shows_the_reas
     await limits.set_limit(Limit(subject="namespace:default"))
 
 
-async def test_flow_that_waits_for_an_answer_uses_no_slot_and_then_continues(
+async def test_flow_that_waits_for_an_answer_uses_no_slot(
     store: Store, address: str, tmp_path: Path
 ) -> None:
     async with flows_of(store, "two", "developer") as flows:

@@ -118,7 +118,7 @@ async def test_limit_of_one_subject_does_not_delay_other_subjects(
             await limit(store, Limit(subject=subject))
 
 
-async def test_slot_of_killed_worker_is_free_again_and_no_turn_is_lost(
+async def test_slot_of_a_killed_worker_becomes_free(
     store: Store, address: str, folder: Path
 ) -> None:
     await limit(store, Limit(subject="provider:scripted", turns=1))

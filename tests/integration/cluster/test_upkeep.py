@@ -102,9 +102,7 @@ async def test_worker_updates_search_index(store: Store, address: str, folder: P
             await until(is_indexed)
 
 
-async def test_maintenance_task_of_a_dead_worker_is_taken_over_and_repeated_later(
-    store: Store, address: str
-) -> None:
+async def test_maintenance_task_of_a_dead_worker_is_taken_over(store: Store, address: str) -> None:
     cluster = cluster_of(store.backend)
     assert await cluster.take_upkeep("one", HOURLY) == {"index"}
     assert await cluster.take_upkeep("one", HOURLY) == {"index"}  # perhaps the answer was lost

@@ -86,7 +86,7 @@ async def test_flow_started_concurrently_is_started_once(tmp_path: Path) -> None
         assert [type(end) for end in ends if not isinstance(end, FlowExists)] == [Flow]
 
 
-async def test_record_folder_can_be_used_after_a_kill_before_its_flow_id_was_written(
+async def test_record_folder_with_an_empty_flow_file_can_be_used(
     tmp_path: Path,
 ) -> None:
     owner = tmp_path / "record" / ".flow"
@@ -214,7 +214,7 @@ async def test_shared_folder_is_not_removed(tmp_path: Path, record: str) -> None
     assert (await flows.state("f")).run.status == "running"
 
 
-async def test_flow_is_deleted_after_its_process_died_but_not_while_it_runs(
+async def test_flow_can_be_deleted_after_its_process_died(
     tmp_path: Path,
 ) -> None:
     stage = FlowStage(tmp_path, HANGING)

@@ -114,7 +114,7 @@ async def test_person_is_asked_after_three_failed_selections(tmp_path: Path) -> 
     assert len([each for each in await choices(stage) if isinstance(each, SelectorOpened)]) == 4
 
 
-async def test_model_is_chosen_by_a_selector_while_a_person_chooses_the_skills(
+async def test_selector_chooses_the_model_while_a_person_chooses_the_skills(
     tmp_path: Path,
 ) -> None:
     model = says("Role instance", "model=scripted:flow")

@@ -167,7 +167,7 @@ async def test_two_vacuums_at_once_remove_each_content_once(open_store: Opener) 
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_vacuum_that_waits_for_a_lock_reports_the_contents_that_it_has_removed(
+async def test_vacuum_that_waits_for_a_lock_reports_removed_contents(
     open_store: Opener, folder: Path
 ) -> None:
     store, content = await open_store(), b"content"

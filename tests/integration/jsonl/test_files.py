@@ -239,7 +239,7 @@ async def test_session_file_only_ever_grows(
     assert len(before.splitlines()) == 42
 
 
-async def test_header_of_a_fork_contains_the_path_of_the_file_of_its_origin(
+async def test_header_of_a_fork_contains_the_file_path_of_the_origin(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     await create(store, S, said("a"))

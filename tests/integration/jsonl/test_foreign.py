@@ -279,7 +279,7 @@ async def test_next_append_starts_a_new_line_after_an_unfinished_line(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_last_line_without_lf_is_read_and_gets_its_lf_before_the_next_append(
+async def test_append_completes_a_last_line_without_lf(
     store: JsonlStore, folder: Path, dialect: DialectName
 ) -> None:
     lines = [json.dumps(each).encode() for each in FILES[dialect][:3]]

@@ -69,7 +69,7 @@ async def test_folder_that_cannot_be_read_is_reported_as_such(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("dialect", "other"), [("pi", "operator"), ("operator", "pi")])
-async def test_folder_in_the_file_format_of_another_program_is_rejected_and_unchanged(
+async def test_folder_in_the_file_format_of_another_program_is_rejected(
     tmp_path: Path, dialect: str, other: str
 ) -> None:
     address = f"jsonl:///{tmp_path}/s"

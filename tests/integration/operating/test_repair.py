@@ -440,7 +440,7 @@ async def test_repair_with_a_wrong_key_changes_no_file(
     assert names(path.parent) == {"store.db"}
 
 
-async def test_file_that_is_not_a_store_is_rejected_with_and_without_a_key(tmp_path: Path) -> None:
+async def test_repair_with_a_key_rejects_a_file_that_is_not_a_store(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("dear reader, " * 1000)
     with pytest.raises(NotAStore):

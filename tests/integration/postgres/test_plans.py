@@ -310,7 +310,7 @@ async def test_newest_tree_entries_are_read_from_few_forks(open_store: Open, pla
 
 
 @pytest.mark.parametrize("scope", ["tree", "path"])
-async def test_reading_the_newest_entries_of_a_fork_takes_one_statement_at_any_depth(
+async def test_newest_entries_of_a_deep_fork_are_read_with_one_statement(
     open_store: Open, plans: Plans, scope: Literal["tree", "path"]
 ) -> None:
     filling = await open_store()

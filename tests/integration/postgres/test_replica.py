@@ -247,7 +247,7 @@ async def test_lagging_replica_is_bypassed_with_one_warning_until_it_catches_up(
     assert readers.of("FROM perdure.stream") == {REPLICA}
 
 
-async def test_replica_with_an_older_schema_is_bypassed_until_it_has_the_newest_schema(
+async def test_replica_with_an_older_schema_is_bypassed_until_it_is_updated(
     servers: Replicated,
     new_database: str,
     monkeypatch: pytest.MonkeyPatch,

@@ -181,7 +181,7 @@ async def test_damaged_index_is_reported_and_reindex_repairs_it(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_pages_of_a_missing_index_part_are_reported_and_removed_by_reindex(
+async def test_reindex_removes_the_pages_of_a_missing_index_part(
     store: PostgresStore, db: Database
 ) -> None:
     await filled(store)

@@ -142,7 +142,7 @@ async def test_encryption_of_a_plain_store_leaves_no_planted_text_in_its_files(p
 
 
 @pytest.mark.parametrize("moment", ["committed", "writing"])
-def test_killed_process_leaves_no_planted_text_in_the_files_of_an_encrypted_store(
+def test_killed_process_leaves_no_planted_text_in_an_encrypted_store(
     path: Path, moment: str
 ) -> None:
     command = [sys.executable, str(WRITER), str(path), moment, WORD]

@@ -32,7 +32,7 @@ def layer() -> Iterator[FaultyVfs]:
 
 
 @pytest.mark.parametrize("number", range(1, 8))
-async def test_append_on_a_full_disk_stores_no_entry_and_the_store_recovers(
+async def test_append_on_a_full_disk_stores_no_entry(
     layer: FaultyVfs, open_store: Opener, number: int
 ) -> None:
     store = await open_store(durability="full")
@@ -189,7 +189,7 @@ def test_every_driver_error_is_mapped() -> None:
             assert meaning_of(kind("why"), Path("x.db")).code.startswith(("store_", "invalid_"))
 
 
-def test_lock_timeout_is_reported_as_store_locked_and_not_as_a_database_error() -> None:
+def test_lock_timeout_is_reported_as_store_locked() -> None:
     busy = meaning_of(apsw.BusyError("database is locked"), Path("x.db"))
 
     assert busy.code == "store_locked"

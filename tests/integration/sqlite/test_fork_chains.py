@@ -86,7 +86,7 @@ async def test_erasing_origin_of_fork_chain_has_linear_cost(
     assert steps[250] <= steps[25] * 10 * 1.15
 
 
-async def test_reading_the_newest_entries_of_a_fork_takes_the_same_steps_at_any_depth(
+async def test_cost_of_reading_the_newest_entries_does_not_grow_with_fork_depth(
     open_store: Opener, tmp_path: Path
 ) -> None:
     found: list[dict[str, int]] = []

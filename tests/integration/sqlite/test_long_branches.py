@@ -192,7 +192,7 @@ async def sent_seqs(session: Session, budget_tokens: int | None = None) -> list[
     return [int(entry.rpartition("/")[2]) for entry in ids]
 
 
-async def test_labels_of_a_fork_are_read_with_one_query_at_any_number_of_labels(
+async def test_all_labels_of_a_fork_are_read_with_one_query(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with perdure.open(f"sqlite:///{tmp_path}/a.db", durability="normal") as store:
@@ -222,7 +222,7 @@ def counting(reads: list[str], name: str, backend: object) -> Callable[..., obje
     return counted
 
 
-async def test_views_of_a_session_need_about_the_same_memory_at_any_length(tmp_path: Path) -> None:
+async def test_memory_use_of_session_views_does_not_grow_with_the_session(tmp_path: Path) -> None:
     peaks: dict[str, list[int]] = {}
     for size in SIZES:
         async with perdure.open(f"sqlite:///{tmp_path}/{size}.db", durability="normal") as store:

@@ -48,7 +48,7 @@ async def test_reading_the_newest_entries_before_the_root_returns_no_entries(
     assert (state.leaf, entries) == (None, [])
 
 
-async def test_reading_the_newest_entries_of_a_missing_session_raises_session_not_found(
+async def test_reading_the_newest_entries_of_a_missing_session_fails(
     store: SqliteStore,
 ) -> None:
     with pytest.raises(SessionNotFound):

@@ -109,7 +109,7 @@ async def test_empty_database_becomes_a_store(open_store: Opener, path: Path) ->
     await made(open_store)
 
 
-async def test_missing_store_is_not_created_if_the_caller_requires_an_existing_store(
+async def test_missing_store_is_not_created_if_it_must_exist(
     open_store: Opener, path: Path
 ) -> None:
     with pytest.raises(NotAStore, match="no such file"):

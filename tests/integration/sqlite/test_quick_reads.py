@@ -60,7 +60,7 @@ async def both(store: SqliteStore, path: Path, typed: str | None) -> tuple[objec
     return quick, await store.sessions(limit=LIMIT, scope="all", query=typed)
 
 
-async def test_quick_read_of_an_open_store_returns_the_same_list_as_the_store(
+async def test_quick_read_of_an_open_store_returns_the_same_list(
     open_store: Opener, path: Path
 ) -> None:
     store, other = await open_store(), await open_store(namespace="other")

@@ -162,7 +162,7 @@ async def test_rekey_leaves_other_files_unchanged(path: Path) -> None:
     assert bytes_of(path) == b"dear diary"
 
 
-async def test_rekey_of_a_store_that_is_open_in_the_same_process_is_rejected(path: Path) -> None:
+async def test_rekey_of_a_store_open_in_the_same_process_is_rejected(path: Path) -> None:
     before = await planted(path, None)
     store = await opened(path, None)
 

@@ -416,9 +416,7 @@ async def test_erased_text_leaves_no_word_in_index(
     assert await search(reopened, "kanarienvogel") == []
 
 
-async def test_damaged_header_is_reported_as_store_damage_and_not_as_search_error(
-    open_store: Opener, path: Path
-) -> None:
+async def test_damaged_header_is_reported_as_store_damage(open_store: Opener, path: Path) -> None:
     await filled(await open_store(), 1)
     with raw_database(path) as db:
         db.execute("UPDATE birth SET header = ?", (b'{"id":"s","created_at":1,"subject":5}',))

@@ -137,7 +137,7 @@ async def test_cost_of_index_erasure_does_not_depend_on_other_namespaces(
     assert steps_of(path, forget_newest) == few
 
 
-async def test_pages_of_a_missing_index_part_are_reported_and_removed_by_reindex(
+async def test_reindex_removes_the_pages_of_a_missing_index_part(
     open_store: Opener, path: Path
 ) -> None:
     other, own = await filled(open_store, "other"), await filled(open_store, "own")

@@ -370,7 +370,7 @@ async def test_file_named_in_a_steering_message_is_attached(store: Store, tmp_pa
         await seen.idle()
 
 
-async def test_secret_in_a_message_is_not_in_the_title_or_a_redacted_export(
+async def test_secret_in_a_message_is_not_in_the_session_title(
     store: Store, tmp_path: Path
 ) -> None:
     key = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3

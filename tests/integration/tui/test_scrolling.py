@@ -114,7 +114,7 @@ async def test_tab_moves_to_the_newest_call_and_typing_returns_to_the_text(
         await seen.until(lambda: not is_reversed(earlier.render_line(0)))
 
 
-async def test_tab_key_in_a_chat_without_calls_keeps_the_focus_in_the_text_field(
+async def test_tab_key_in_a_chat_without_calls_does_not_move_the_focus(
     store: Store, tmp_path: Path
 ) -> None:
     async with chatting(store, tmp_path) as seen:

@@ -96,7 +96,7 @@ async def test_unanswered_question_stays_open_after_the_run_is_resumed(
 
 
 @pytest.mark.parametrize("choice", ["allow", "deny"])
-async def test_answer_during_the_run_is_used_and_the_question_is_not_repeated(
+async def test_question_answered_during_the_run_is_not_repeated(
     choice: str, tmp_path: Path
 ) -> None:
     async with perdure.open("memory:") as store:
@@ -208,7 +208,7 @@ async def test_question_is_withdrawn_when_stored_state_is_removed(
         assert await store.questions() == []
 
 
-async def test_answer_to_a_call_applies_to_no_other_call_with_the_same_id(tmp_path: Path) -> None:
+async def test_answer_applies_to_no_other_call_with_the_same_id(tmp_path: Path) -> None:
     async with perdure.open("memory:") as store:
         session = PerdureSession("s", store)
         for text, answer in (("report", None), ("bill", "allow"), ("will", None), ("bill", None)):

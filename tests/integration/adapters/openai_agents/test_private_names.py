@@ -36,7 +36,7 @@ class Renamed:
 
 
 @pytest.mark.parametrize("name", ["_find_nested_approval_state", "_context"])
-async def test_missing_private_method_of_the_library_raises_config_error_and_stores_nothing(
+async def test_missing_private_method_of_the_library_raises_config_error(
     name: str, tmp_path: Path
 ) -> None:
     result = await Runner.run(asking(tmp_path, "report"), "Send it", run_config=CONFIG)

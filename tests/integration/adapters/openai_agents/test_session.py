@@ -60,7 +60,7 @@ async def test_cleared_session_keeps_its_items_on_a_branch(store_address: str) -
         assert len(await (await store.open(session.stored_id)).tree_entries()) == 2
 
 
-async def test_session_cleared_with_erasure_is_deleted_and_its_id_can_be_used_again(
+async def test_id_of_a_session_cleared_with_erasure_can_be_used_again(
     store_address: str,
 ) -> None:
     async with perdure.open(store_address) as store:
