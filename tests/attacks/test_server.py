@@ -376,7 +376,7 @@ async def test_reader_token_is_refused_by_every_route_that_changes_data(tmp_path
         assert await here.state() == before
 
 
-async def test_namespace_token_gives_access_to_its_own_namespace(tmp_path: Path) -> None:
+async def test_namespace_token_gives_access_to_that_namespace(tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         own = await server.client("read", namespace="default")
         assert (await own.get("/v1/sessions")).status_code == 200

@@ -89,7 +89,7 @@ async def test_pops_and_appends_of_several_processes_lose_no_item(address: str) 
     assert wrong == []
 
 
-async def test_pop_repeated_with_one_idempotency_key_removes_one_item(address: str) -> None:
+async def test_repeated_pop_with_one_idempotency_key_removes_one_item(address: str) -> None:
     async with perdure.open(address, durability="normal") as store:
         _, wrong = await problems_of(store, address, ["same", "push", "push"])
     assert wrong == []

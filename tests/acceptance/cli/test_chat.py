@@ -532,7 +532,7 @@ def test_resumed_turn_keeps_its_model_if_another_model_is_given(
     ]
 
 
-def test_chat_after_a_kill_refuses_another_model_and_suggests_commands(
+def test_chat_after_a_kill_refuses_another_model(
     hanging: tuple[World, str, Forked],
 ) -> None:
     world, session, process = hanging

@@ -19,7 +19,7 @@ from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID
 # ---------------------------------------------------------------- files
 
 
-def test_path_of_imported_file_selects_its_session(imported: World) -> None:
+def test_session_can_be_selected_by_the_path_of_an_imported_file(imported: World) -> None:
     for name in (str(SAMPLE), os.path.relpath(SAMPLE, imported.folder)):
         assert imported.ok("sessions", "show", name, "--json").json["id"] == SAMPLE_ID
     hits = imported.ok("sessions", "search", "tide", "--session", str(SAMPLE), "--json").json
@@ -48,7 +48,7 @@ def test_session_selected_by_a_changed_file_is_shown_with_a_warning(sample: Worl
     assert "has changed since it was imported" in ended.err
 
 
-def test_path_of_perdure_export_selects_its_session(sample: World) -> None:
+def test_session_can_be_selected_by_the_path_of_an_export(sample: World) -> None:
     sample.ok("export", SAMPLE_ID, "-o", "out.jsonl")
     assert sample.ok("sessions", "show", "out.jsonl", "--json").json["id"] == SAMPLE_ID
 

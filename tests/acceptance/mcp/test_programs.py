@@ -54,7 +54,7 @@ async def bodies(chat: Chat, kind: type) -> list[Any]:
     return [b async for e in chat.session.entries() if isinstance(b := body_of(e), kind)]
 
 
-async def test_mcp_calls_reach_the_server_and_its_answers_reach_the_model(deeds: Path) -> None:
+async def test_mcp_call_reaches_the_server_and_the_answer_reaches_the_model(deeds: Path) -> None:
     stage = Stage(call("add", '{"a": 2, "b": 3}'), call("show"), call("fail"), says("done"))
     me = agent(local(deeds))
     async with stage.runtime(me) as runtime:

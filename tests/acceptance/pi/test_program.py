@@ -150,7 +150,7 @@ async def test_chat_and_pi_answer_alternately_in_one_file(world: World) -> None:
 
 
 @pytest.mark.all_only
-async def test_pi_lists_an_export_opens_it_and_branches_in_it(world: World) -> None:
+async def test_pi_can_list_open_and_branch_an_export(world: World) -> None:
     async with perdure.open(f"sqlite:///{world.home}/store.db") as store:
         session = await store.create(title=LONG, cwd=world.project, metadata=METADATA)
         first = await session.append(user("one"))

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.full_only
 
 
 @pytest.mark.all_only
-async def test_compaction_shows_its_original_messages(tmp_path: Path, chromium: Chromium) -> None:
+async def test_console_shows_the_original_messages_of_a_compaction(
+    tmp_path: Path, chromium: Chromium
+) -> None:
     answers = [f"answer {n} " + "word " * 9_000 for n in range(4)]
     async with served(tmp_path, answers) as server:
         session = await server.said("m0")

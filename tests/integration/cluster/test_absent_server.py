@@ -37,7 +37,7 @@ async def printed(worker: WorkerProcess, text: str) -> None:
     await until(is_there)
 
 
-async def test_worker_started_before_its_server_waits_and_then_runs_work(
+async def test_worker_waits_for_a_server_that_starts_later(
     own: PostgresServer, folder: Path
 ) -> None:
     address = own.new_database()

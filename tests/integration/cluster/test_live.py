@@ -153,7 +153,7 @@ async def test_late_watch_gets_snapshot_then_later_events(
     assert snapshots[0].partial.text + "".join(event.text for event in deltas) == STORY
 
 
-async def test_live_events_of_killed_worker_disappear_and_text_starts_again(
+async def test_live_events_of_a_killed_worker_disappear(
     runtime: Runtime, store: Store, both: list[WorkerProcess], address: str, folder: Path
 ) -> None:
     chat = await runtime.start(SLOW)

@@ -30,7 +30,7 @@ async def asked(store: Store, chat: Chat, turn: Turn) -> str:
     return question.id
 
 
-async def test_waiting_turn_frees_its_slot_and_continues_after_answer(
+async def test_turn_that_waits_for_an_answer_frees_its_slot(
     store: Store, address: str, folder: Path
 ) -> None:
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:

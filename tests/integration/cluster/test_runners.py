@@ -70,7 +70,7 @@ async def test_runner_answers_messages_of_one_session_in_order(runtime: Runtime)
     assert said == ["message 0", "message 1", "message 2"]
 
 
-async def test_runner_answers_messages_with_one_idempotency_key_once(runtime: Runtime) -> None:
+async def test_messages_with_one_idempotency_key_are_answered_once(runtime: Runtime) -> None:
     chat = await runtime.start(HELPER)
     first = await chat.send("hello", idempotency_key=f"key of {chat.id}")
     again = await chat.send("hello", idempotency_key=f"key of {chat.id}")

@@ -324,16 +324,14 @@ async def test_long_question_shows_the_number_of_hidden_lines(
         await seen.idle()
 
 
-async def test_forbidden_command_of_model_shows_how_to_allow_it(
-    store: Store, tmp_path: Path
-) -> None:
+async def test_chat_shows_how_to_allow_a_forbidden_command(store: Store, tmp_path: Path) -> None:
     async with chatting(store, tmp_path, scenario=RUNS) as seen:
         await seen.type("look")
         await seen.shows("run_command is not offered: /allow COMMAND or --allow-command", "It ran.")
 
 
 @pytest.mark.all_only
-async def test_command_without_a_matching_rule_shows_how_to_allow_it(
+async def test_chat_shows_how_to_allow_a_command_without_a_matching_rule(
     store: Store, tmp_path: Path
 ) -> None:
     may_run = Permissions(allowed_commands=("pwd",), allowed_command_globs=("git **",))

@@ -154,7 +154,7 @@ rules:
 
 
 @pytest.mark.parametrize("command", ["!echo a-$((1))-secret", "!!echo a-$((1))-secret"])
-async def test_shell_command_typed_during_a_turn_waits_for_its_end(
+async def test_shell_command_typed_during_a_turn_runs_after_the_turn(
     store: Store, tmp_path: Path, command: str
 ) -> None:
     scenario = "rules:\n  - steps: [{text: First.}, hang]\n"
