@@ -1,8 +1,8 @@
 """``perdure`` commands that a test kills at a chosen point, each in its own process.
 
-A server forks the commands. A fork equals the installed command after its modules are loaded.
-Loading the modules would take most of the time of the hundreds of commands that the crash tests
-run."""
+A server forks the commands. A fork behaves like the installed command, but its modules are already
+loaded. The crash tests run hundreds of commands, and loading the modules would take most of their
+time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores as programs open them: a second program can open the same store."""
+"""Locations of stores. Tests open a store several times, as several programs do."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ async def _commit(
 
 
 async def content_of(store: SessionStore, word: str) -> bytes:
-    """Return all readable content of `plant` as lines of JSON, so that tests can compare it."""
+    """Return everything that `plant` wrote, as lines of JSON that tests can compare."""
     listed = [_as_then(info, _INFO) for info in await store.sessions(scope="all")]
     lines: list[object] = [await store.feed(0), listed]
     for stream in STREAMS:

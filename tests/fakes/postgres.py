@@ -137,7 +137,7 @@ class PostgresServer:
     def give_back_of_workers(self, address: str) -> None:
         """Empty a database that was taken for workers, which may have been killed.
 
-        A worker needs 0.3 CPU-seconds to create the schema of its queues in a new database.
+        The schema of the queues stays, because a worker needs 0.3 CPU-seconds to create it.
         """
         with psycopg.connect(address, autocommit=True) as db:
             db.execute(_END_CLIENTS)  # otherwise a statement of a killed worker may commit later
@@ -269,8 +269,8 @@ def _initialized() -> Path:
 def _is_copied(folder: Path) -> bool:
     """Copy the folder of a new server to `folder`; return whether there is one to copy.
 
-    ``initdb`` takes 0.5 CPU-seconds, and seconds on a busy disk; a copy takes 0.06 CPU-seconds. All
-    copies have the same system identifier. The server in `tests.faults.servers` has another one.
+    A copy is faster than ``initdb``: a copy takes 0.06 CPU-seconds, and ``initdb`` takes 0.5, or
+    several seconds on a busy disk. All copies have the same system identifier.
     """
     if not _initialized().is_dir():
         return False
@@ -281,7 +281,7 @@ def _is_copied(folder: Path) -> bool:
 
 
 def _keep(folder: Path) -> None:
-    """Keep a copy of the folder of a new server for later ones, also of other processes.
+    """Keep a copy of a new server's folder. Later servers of any process start from this copy.
 
     Without a copy, for example on a full disk, each server initializes its own folder.
     """
@@ -295,7 +295,8 @@ def _keep(folder: Path) -> None:
 def _patiently(start: Callable[[], None]) -> None:
     """Start a server even if a busy machine delays its start beyond the package's 10 seconds.
 
-    The next call finds the server running, and checks that it is ready.
+    If `start` takes too long, it is called again. The next call of `start` finds the running server
+    and checks that it is ready.
     """
     for wait_s in WAITS_S:
         try:

@@ -32,7 +32,10 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class Cut(NamedTuple):
-    """Where the proxy breaks a connection: after `after` more messages of `side`, by `how`."""
+    """Where and how the proxy breaks a connection.
+
+    The connection breaks after `after` more messages from `side`; `how` is the kind of break.
+    """
 
     side: Side
     after: int
@@ -40,9 +43,9 @@ class Cut(NamedTuple):
 
 
 class Proxy:
-    """A proxy for all connections that breaks the first connection that reaches a cut.
+    """A proxy for any number of connections. The first connection that reaches the cut is broken.
 
-    A Sync after a message with `marker` waits until `released` is set.
+    After a message that contains `marker`, the proxy forwards no Sync until `released` is set.
     """
 
     def __init__(self, server: Path) -> None:
@@ -54,7 +57,7 @@ class Proxy:
         self.released = asyncio.Event()
 
     def cut(self, cut: Cut) -> None:
-        """Break a connection at `cut`; its messages are counted from this call on."""
+        """Break a connection at `cut`. Only messages after this call are counted."""
         self._cut = cut
 
     def end_cut(self) -> int | None:

@@ -59,8 +59,8 @@ ENDS = ("aborted", "error", "length")
 def graphs(draw: st.DrawFn, most: int = MANY) -> Graph:
     """Draw a runnable workflow: 1 to 30 nodes, at most `most` inner nodes, edges only forward.
 
-    Besides the last node, other nodes of the owner can lack successors. A node can have the name of
-    a role, even of a role that is not its own.
+    The last node belongs to the owner and has no successors; other nodes of the owner can also lack
+    successors. A node can have the name of a role, even of a role that is not its own.
     """
     # Few nodes meet more of each other; hypothesis alone would mostly draw the ends of a range.
     inner = draw(st.sampled_from([n for n in (0, 1, 2, 2, 3, 3, 4, 4, 5, MANY) if n <= most]))
@@ -322,7 +322,7 @@ MOODS: Mapping[str, Mapping[str, int]] = {
 
 
 def in_mood(mood: str) -> Answer:
-    """Return a random answer: correct, wrong or another end, weighted by `mood`."""
+    """Return a function that chooses a random answer. `mood` weights the kinds of answers."""
     weights = MOODS[mood]
     kinds = [kind for kind, weight in weights.items() for _ in range(weight)]
 
@@ -352,7 +352,10 @@ def _lacks_inputs(desk: Desk) -> bool:
 
 
 def _handed_over(desk: Desk, kind: str) -> str | None:
-    """Return a handoff of this `kind`, possible or not; None if the kind is no handoff."""
+    """Return a handoff of this `kind`, which may be invalid.
+
+    Return None if the kind is no handoff, or if the node has no neighbour for it.
+    """
     chance, graph = desk.chance, desk.state.graph
     before, following = graph.predecessors(desk.node), graph.successors(desk.node)
     any_node = chance.choice(graph.nodes).id
@@ -390,13 +393,13 @@ class RandomRoles(ScriptedRoles):
         self._stopped: set[StreamId] = set()
 
     async def session(self, state: FlowState, role: str) -> StreamId:
-        """Return the role's own stream; one of the roles must be configured first."""
+        """Return the role's own stream. The role `CHOOSY` must be configured first."""
         if role == CHOOSY and role not in state.roles:
             raise Unconfigured("choose", Offers(("scripted:a", "scripted:b")))
         return await super().session(state, role)
 
     async def entry_message(self, state: FlowState, work: Work) -> str:
-        """Return the content of the work, which a test compares with the claim."""
+        """Return the content of the work as text. A test compares this text with the claim."""
         receiving = state.run.receiving_handoff
 
         def paths(keys: Sequence[str]) -> tuple[str, ...]:

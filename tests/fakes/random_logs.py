@@ -109,7 +109,7 @@ _unreadable = st.sampled_from(
 
 @st.composite
 def random_logs(draw: st.DrawFn, largest: int = 24) -> TreeLog:
-    """Generate a log of up to `largest` entries; some are forks of a log with its own history."""
+    """Generate a log of up to `largest` entries, or a fork of such a log with more entries."""
     log = TreeLog("origin")
     _grow(draw, log, draw(st.integers(0, largest)))
     if draw(st.booleans()):

@@ -1,4 +1,4 @@
-"""Real repositories with a program that leaves a mark if git can be made to run it."""
+"""Real repositories, and a program that creates a file if git runs the program."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def git(folder: Path, *words: str) -> str:
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """A repository to prepare, a program that leaves a mark, and a repository outside."""
+    """A repository that a test changes, and a second repository `outside` of it.
+
+    `program` creates the file `mark` when it runs.
+    """
 
     repository: Path
     outside: Path
@@ -49,7 +52,10 @@ class Scene(msgspec.Struct, frozen=True):
 
 
 def initialized(folder: Path, subject: str = "first") -> Path:
-    """Copy a repository with one commit to `folder`; to create one, git has to start five times."""
+    """Copy a repository with one commit to `folder`.
+
+    A copy is faster than a new repository, for which git has to start five times.
+    """
     return Path(shutil.copytree(_committed(subject), folder, symlinks=True))
 
 
@@ -69,7 +75,7 @@ def _committed(subject: str) -> Path:
 
 
 def scene_in(tmp_path: Path) -> Scene:
-    """Create a repository, another one outside it, and a program; HOME is ``home`` next to them."""
+    """Create the repositories and the program of a scene, and the folder ``home`` for HOME."""
     (tmp_path / "home").mkdir()
     outside = initialized(tmp_path / "outside", SUBJECT)
     (outside / "secret.txt").write_text(f"{SECRET}\n")

@@ -28,9 +28,10 @@ miss the same ones.
 
 
 def with_larger(small: object, large: object, *marks: pytest.MarkDecorator) -> list[Any]:
-    """Return two cases; `large`, which `make test-all` runs, repeats everything that `small` does.
+    """Return the cases `small` and `large`, which has the `marks`.
 
-    So CI runs only `large`, which has the `marks`.
+    `large` repeats everything that `small` does. CI therefore runs only `large`. Without `marks`,
+    `large` runs only in `make test-all` and in CI.
     """
     return [
         pytest.param(small, marks=pytest.mark.contained),
@@ -48,9 +49,11 @@ def sampled(
 ) -> pytest.MarkDecorator:
     """Parametrize a test with `cases`; `make test` runs `each` cases of every `kind`.
 
-    The sample is spread over the cases of a kind: the first, the last and some between them, or the
-    middle one. The other cases have the marker ``all_only``. `names` has the form that
-    `pytest.mark.parametrize` accepts: a tuple unpacks each case.
+    The sample is spread over the cases of a kind and includes the first and the last case. If
+    `each` is 1, the sample is the middle case. The other cases have the marker ``all_only``.
+
+    `names` is the argument of `pytest.mark.parametrize`. If `names` is a tuple, each case is also a
+    tuple.
     """
     groups: defaultdict[Hashable, list[int]] = defaultdict(list)
     for index, case in enumerate(cases):
@@ -75,7 +78,7 @@ def case(what: object) -> Generator[None]:
 
 
 def rounds(count: int) -> int:
-    """Return how many rounds a test marked ``soak`` runs: `count`, and under `make soak` more."""
+    """Return the rounds of a test marked ``soak``: `count`, or more under `make soak`."""
     return count * int(os.environ.get(SOAK, "1"))
 
 

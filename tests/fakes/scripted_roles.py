@@ -69,7 +69,7 @@ class ScriptedRoles:
         return f"{work.node.id} {' '.join(work.delivered)} {work.text or ''}".strip()
 
     async def reflection_message(self, state: FlowState, work: RoleWork) -> str:
-        """Return the role and the findings that it receives."""
+        """Return the findings that the role receives, and the reply."""
         return f"look back {' '.join(work.findings)} {work.text or ''}".strip()
 
     async def is_open(self, session: StreamId) -> bool:
@@ -108,7 +108,7 @@ class ScriptedRoles:
             await self._store.release_lease(lease)
 
     async def stop(self, session: StreamId) -> None:
-        """Do nothing, because no turn here runs long enough."""
+        """Do nothing, because a turn of a scripted role ends at once."""
 
     async def _finish(self, lease: Lease, role: str, companion: CommitParticipant) -> None:
         self._running[role] = self._running.get(role, 0) + 1

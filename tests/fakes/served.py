@@ -63,7 +63,7 @@ class Served:
         return int(shown.json()["turns"]) if shown.status_code == 200 else 0
 
     async def until(self, session: str, state: str, *, more_than: int = -1) -> dict[str, Any]:
-        """Wait until `session` is in `state` with over `more_than` turns; return the session."""
+        """Wait until `session` is in `state` and has more than `more_than` turns; return it."""
         async with asyncio.timeout(60):
             while True:
                 shown = (await self.http.get(f"/v1/sessions/{session}")).json()

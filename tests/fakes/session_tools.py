@@ -1,10 +1,10 @@
 """The parts of Operator and pi that read and append to session files. These parts use no code of
 perdure.
 
-The code follows the description of the two tools, not the store. Each tool reads by its own rules:
-Operator ends lines at every Unicode line end and drops records that do not fit its schema; pi
-accepts any JSON. Each tool keeps its own leaf, and appends without a lock and without reading the
-file again.
+This module was written from the descriptions of the two tools, not from perdure's store. Each tool
+reads by its own rules: Operator ends lines at every Unicode line end and drops records that do not
+fit its schema; pi accepts any JSON. Each tool keeps its own leaf, and appends without a lock and
+without reading the file again.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ class Pi:
         return self._append({"type": "label", "targetId": target, "label": text})
 
     def branch(self, target: str) -> None:
-        """Continue from `target`: pi stores the leaf in memory only."""
+        """Continue from `target`. Nothing is written, because pi stores the leaf only in memory."""
         self.leaf = target
 
 

@@ -15,7 +15,10 @@ preload(hold.__module__)
 
 @contextmanager
 def stopped_holder(*arguments: object) -> Generator[int]:
-    """Yield the pid of a stopped process that holds the lock `arguments`; kill it at the end."""
+    """Yield the pid of a stopped process that holds a lock; kill the process at the end.
+
+    `arguments` are passed to the process; they name the lock.
+    """
     with forked(hold, *map(str, arguments)) as process:
         word, _, pid = process.line().decode().strip().partition(" ")
         assert word == "held"

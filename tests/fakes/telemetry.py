@@ -17,7 +17,7 @@ from perdure.session.clock import Clock
 
 
 class Telemetry:
-    """Spans and measurements, in the order in which they ended."""
+    """The measurements, and the spans in the order in which they ended."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()

@@ -190,7 +190,10 @@ def stalled(store: Store) -> Runtime:
 
 
 def halt_once_at(beginnings: Sequence[str], wait: Callable[[], None]) -> None:
-    """Write a note and `wait` before the first statement that begins with each of `beginnings`."""
+    """Write a note and call `wait` before certain SQL statements.
+
+    This happens once for each of `beginnings`, at the first statement that begins with this text.
+    """
     execute, left = psycopg.Cursor.execute, list(beginnings)
 
     def slow_execute(cursor: Any, query: Any, *values: Any, **options: Any) -> Any:

@@ -87,13 +87,15 @@ def _work(words: list[str], environment: dict[str, str], log: str, silence_s: fl
 
 
 class WorkerProcess:
-    """One ``perdure worker``; the arguments `within` precede its command.
+    """One ``perdure worker``. The words in `within` precede its command.
 
-    `factory` is a function of ``worker_program``, or ``MODULE:FUNCTION``. With `is_forked`, the
-    worker is a fork, which is ready sooner; a test of the start itself starts an interpreter.
+    `factory` is a function of ``worker_program``, or ``MODULE:FUNCTION``. If `is_forked`, the
+    worker is a fork, which is ready sooner. Otherwise it is a new interpreter, for tests of the
+    start.
 
-    A fork is patient unless `is_patient` is False: it does not take over from a worker that only
-    stands still for some seconds, as on a busy machine. A killed worker is found by its lock.
+    Unless `is_patient` is False, a fork is patient: it does not take over from a worker that only
+    stands still for some seconds, as on a busy machine. It takes over from a killed worker soon,
+    because the lock of a killed worker is free.
     """
 
     def __init__(
@@ -133,9 +135,9 @@ class WorkerProcess:
         return _ID.search(self.log.read_text()) is not None
 
     def has_begun(self) -> bool:
-        """Whether the worker accepted work, also if it has ended since, as one that a turn kills.
+        """Return whether the worker has accepted work. It may have ended since.
 
-        Fails the test if the worker ended before that.
+        Fails the test if the worker ended before it accepted work.
         """
         has_ended = self._process.poll() is not None
         printed = self.log.read_text()
@@ -180,8 +182,9 @@ class WorkerProcess:
 class Workers:
     """Workers that accept work inside the block, and are killed at its end.
 
-    If a store is open in the event loop, use ``async with``: a transaction that the store has begun
-    then ends. The first worker builds indexes, and PostgreSQL waits for such transactions.
+    If a store is open in the event loop, use ``async with``, so that open transactions of the store
+    can end. Otherwise the first worker would not start, because it builds indexes, and PostgreSQL
+    builds an index only after the open transactions have ended.
     """
 
     def __init__(self, start: Callable[[], list[WorkerProcess]]) -> None:
@@ -236,8 +239,8 @@ def workers(
 ) -> Workers:
     """Return `count` workers with the version `protocol`; see `WorkerProcess`.
 
-    Workers with another version are not forked, because the loaded modules contain the number. A
-    fork does not run what is registered with `atexit`.
+    A worker with another version is not a fork, because the loaded modules of a fork have the
+    current version. A fork does not run what is registered with `atexit`.
     """
 
     def start() -> list[WorkerProcess]:

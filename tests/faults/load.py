@@ -90,7 +90,7 @@ class Load:
                 await acknowledging
 
     async def _acknowledged(self, sent: Sent) -> None:
-        """Wait until the request can be read; with a replica, until the replica has it too."""
+        """Wait until the request can be read, and until the replica has it if there is one."""
         while sent.request is None:
             with suppress(StoreUnavailable):
                 sent.request = await request_of(self._store, sent)

@@ -32,7 +32,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 def drawn(seed: int, count: int, machines: int, *, can_part: bool = True) -> list[Fault]:
-    """Return `count` faults. A plan begins with the same faults for any `count`."""
+    """Return `count` faults. With the same seed, a longer plan begins with the shorter plan."""
     chance = random.Random(seed)
     kinds: list[FaultKind] = [kind for kind in WEIGHTS if can_part or kind != "partition"]
     weights = [WEIGHTS[kind] for kind in kinds]

@@ -1,8 +1,8 @@
 """A PostgreSQL server, and a streaming replica that replaces the server when it is killed.
 
 While a replica follows, replication is synchronous (unless `is_synchronous` is False), so that a
-loss of the server loses no acknowledged entry. Programs name both addresses and ask for the one
-that can be written to.
+loss of the server loses no acknowledged entry. The address for programs names both servers; the
+programs connect to the server that accepts writes.
 """
 
 from __future__ import annotations

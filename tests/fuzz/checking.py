@@ -57,7 +57,10 @@ async def check(content: bytes, seed: int) -> None:
 
 
 def _bounds(content: bytes, number: int) -> Bounds:
-    """Return the limits for reading `content`: a few hundred pieces at most, one commit each."""
+    """Return the limits for reading `content`: the file is read in about 200 pieces at most.
+
+    Each piece is a commit, so more pieces would take too long.
+    """
     bounds = PIECES[number % len(PIECES)]
     return Bounds(bounds.whole_bytes, max(bounds.piece_bytes, len(content) // MOST_PIECES))
 

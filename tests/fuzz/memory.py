@@ -81,7 +81,10 @@ def _repeated(content: bytes) -> bytes:
 
 
 def _longer_log(content: bytes) -> bytes:
-    """Return a log with the entries of `content` repeated; without entries, repeat `content`."""
+    """Return a log that repeats the entries of `content`.
+
+    If `content` is not a valid log, return its lines repeated.
+    """
     try:
         bundle = native.parse(content, "source")
     except FormatError:

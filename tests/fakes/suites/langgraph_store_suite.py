@@ -2,9 +2,9 @@
 
     python -m pytest -p langgraph_store_suite tests/test_store.py
 
-Run it in the folder of a source archive, with this folder on PYTHONPATH. $PERDURE_SUITE_STORE is
-the address of a store on PostgreSQL, or of an SQLite file; in the latter case, each store is a
-separate file next to this file.
+Run this command in the folder of a source archive of LangGraph. PYTHONPATH must contain the folder
+of this plugin. $PERDURE_SUITE_STORE is the address of a PostgreSQL database or of an SQLite file.
+With an SQLite file, each store is a separate file next to the named file.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     python -m pytest -p openai_agents_suite tests/memory/test_session.py
 
-Run it in the SDK's folder, with this folder on PYTHONPATH, because the SDK's tests are a package
-`tests` too. $PERDURE_SUITE_STORE is the address of a PostgreSQL store. Without this variable, each
-file of `SQLiteSession` gets an SQLite store next to it.
+Run this command in the SDK's folder. PYTHONPATH must contain the folder of this plugin, because the
+package `tests` is then the SDK's and not perdure's. $PERDURE_SUITE_STORE is the address of a
+PostgreSQL store. Without this variable, each file of `SQLiteSession` gets an SQLite store next to
+it.
 """
 
 from __future__ import annotations
@@ -97,10 +98,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_used(item: pytest.Item) -> bool:
-    """Return whether a test, or the code of its module that the test uses, names `SQLiteSession`.
+    """Return whether a test uses `SQLiteSession`, directly or through other code of its module.
 
-    The other tests run no code of perdure. Of the SDK's tests of runs, six in seven use no such
-    session.
+    The other tests run no code of perdure: for example, six in seven of the SDK's tests of runs.
     """
     assert isinstance(item, pytest.Function)
     module: dict[str, object] = vars(item.module)
