@@ -1,7 +1,7 @@
 """Signatures of reasoning that a framework needs again are returned only to that framework.
 
-Signatures are only in the framework's own value of an entry (`Message.foreign`, or the data of a
-`Custom`), and therefore in the log and in perdure's own export of the log (decision 60).
+An entry contains signatures only in the framework's own value: in `Message.foreign`, or in the data
+of a `Custom`. Only the log and perdure's own export of the log contain this value (decision 60).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ async def runtime(store: Store, both: Sequence[WorkerProcess]) -> AsyncIterator[
 
 
 async def events_until(chat: Chat, last: str, store: Store, after: int = -1) -> list[AnyEvent]:
-    """Return the events of the session up to the first of the type `last`, from another handle."""
+    """Watch the session with a new handle of `store`; return its events up to the type `last`."""
     found: list[AnyEvent] = []
     session = await store.open(chat.id)
     async with asyncio.timeout(LIMIT_S), aclosing(session.watch(after)) as watch:

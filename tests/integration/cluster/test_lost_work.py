@@ -202,7 +202,10 @@ async def test_takeover_ends_only_stalled_connections_of_the_same_login(
 
 
 def make_multixacts(db: Connection, lockers: Sequence[Connection], last: int) -> None:
-    """Create multixact ids until `last`: each set of lockers that share a row has one id."""
+    """Create multixact ids up to `last`.
+
+    PostgreSQL creates one multixact id for each new set of connections that lock the same row.
+    """
     db.execute("CREATE TABLE shared AS SELECT id FROM generate_series(1, 2048) AS id")
     db.execute("ALTER TABLE shared ADD PRIMARY KEY (id)")
     sets = (each for size in range(2, LOCKERS) for each in combinations(lockers, size))

@@ -1,4 +1,4 @@
-"""Background tasks of a worker job end with it; a turn begun by another process is continued."""
+"""Background tasks end with their worker job; a turn begun by another process is continued."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def names() -> list[str]:
 
 
 class HeldWatch:
-    """Blocks the first read of the task that watches for stops; cancelling it runs `cancelled`.
+    """Blocks the first read of the task that watches for stops.
 
-    `work` is the work beside which the task watches.
+    If this read is cancelled, `cancelled` is called. `work` is the work that the task can stop.
     """
 
     work: Work

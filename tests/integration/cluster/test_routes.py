@@ -37,7 +37,7 @@ def second(postgres: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture
 def routes(address: str, second: str, tmp_path: Path) -> str:
-    """The address of both databases: ``a`` is in the second one, ``c`` on an unreachable server."""
+    """An address with routes: namespace ``a`` is in `second`, ``c`` on an unreachable server."""
     file = tmp_path / "routes.toml"
     file.write_text(
         f"""

@@ -170,7 +170,7 @@ async def test_slot_sync_without_a_change_writes_nothing(store: Store, address: 
 async def test_stopped_process_does_not_hold_the_lock_for_granting_slots(
     store: Store, address: str
 ) -> None:
-    """A process that requests one slot or 120 in a loop is stopped at 200 random moments."""
+    """A process requests 1 slot and 120 slots in turn, and is stopped at 200 random moments."""
     await of(store).set_limit(Limit(subject=P, turns=1))
     busy = await _loop(address, "slots", *OF_B)
     draw = random.Random(19)
@@ -273,7 +273,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 async def test_requests_of_several_processes_keep_the_minimum_interval_of_every_limit(
     store: Store, address: str
 ) -> None:
-    """Three processes whose requests share a provider and two models; a trigger records permits."""
+    """Three processes send requests to a provider and two models. A trigger records permits."""
     limits = {P: 1_200, M: 500, N: 900}
     for subject, per_minute in limits.items():
         await of(store).set_limit(Limit(subject=subject, per_minute=per_minute))

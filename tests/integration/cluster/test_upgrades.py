@@ -1,4 +1,4 @@
-"""Workers of two versions at the same time, and the work that they do besides turns."""
+"""Workers of two versions at the same time; the slots of workers; the end of idle sessions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Turns whose commit to the flow's log is rejected because of a concurrent append to the log.
 
-The log of a flow is shorter than the sessions of its roles, so its head differs from theirs."""
+The log of the flow is shorter than the sessions of the roles. The heads therefore differ, and a
+runner that confused them would fail these tests."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ async def settled() -> None:
 
 
 async def never() -> AsyncIterator[int | None]:
-    """Never wake up: the notification comes very late."""
+    """Never wake up, as if the notification were very late."""
     await asyncio.Event().wait()
     yield None
 
@@ -203,7 +203,7 @@ async def test_role_configured_meanwhile_does_not_wait_for_a_configuration(
 async def test_failed_node_waits_for_a_person_despite_a_concurrent_change(
     tmp_path: Path,
 ) -> None:
-    """The turn was tried, and a change elsewhere causes no retry."""
+    """The turn has failed. A change of another part of the flow causes no retry."""
     place = Place(tmp_path)
 
     class Failing(Roles):
@@ -268,7 +268,7 @@ async def test_node_restarted_by_another_process_is_not_set_to_waiting(
 
     class Late(Roles):
         async def is_open(self, session: StreamId) -> bool:
-            """Return True between the turn that another process ended and its next turn."""
+            """Return an outdated result: another process has begun a new turn meanwhile."""
             if again:
                 return await super().is_open(session)
             place.roles.released.set()
@@ -294,7 +294,10 @@ async def test_node_restarted_by_another_process_is_not_set_to_waiting(
 async def test_recovery_of_a_node_ignores_the_open_turn_of_another_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process ends a node, claims the next node of its role, and dies before the other reads."""
+    """A process ends a node, claims the next node of the role, and dies.
+
+    Only then does the other process read the log.
+    """
     both = graph("owner-intake>a", "a>b", "b>end", **OWNERS, a="dev", b="dev")
     place = Place(
         tmp_path,
@@ -334,7 +337,7 @@ async def test_recovery_of_a_node_ignores_the_open_turn_of_another_node(
 async def test_turn_ended_by_other_process_is_not_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error would park the node while the other process runs the next turn."""
+    """If `recover` raised an error, the node would be parked during the other process's turn."""
     stage = FlowStage(tmp_path, ends("Node `owner-intake`", "prompt-human"))
     flows = stage.flows("owner", "dev")
     flow = await flows.start(LINE, workspace=tmp_path, record_folder="record", id="f")
@@ -448,7 +451,7 @@ async def test_append_of_another_process_is_seen_while_a_role_works(tmp_path: Pa
 async def test_notification_of_a_known_entry_causes_no_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_known: bool
 ) -> None:
-    """Wake-ups for an unknown position cause a read; one for an own entry does not."""
+    """The runner reads after a wake-up for an unknown entry, but not for a known entry."""
     place = fan(tmp_path, ASK, ASK)
     told: asyncio.Queue[int | None] = asyncio.Queue()
 
@@ -506,7 +509,7 @@ class Held(ScriptedRoles):
 
 @pytest.mark.parametrize("left_s", [60.0, 0.1, -60.0])
 async def test_busy_session_is_retried_with_delay(tmp_path: Path, left_s: float) -> None:
-    """The delay has a maximum even if the lease lasts longer, because its owner may be dead."""
+    """The delay has a maximum, because the lease may last longer than its owner lives."""
     place = Place(tmp_path)
     roles = Held(place.store, place.clock, {"owner": [ASK]})
     await begun(place.store, place.clock, LINE, tmp_path)
@@ -596,7 +599,7 @@ async def test_second_process_takes_over_after_first_dies(
 async def test_stop_request_for_a_dead_process_is_obeyed_by_the_next_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    """The successor does so even if nothing else happens in the flow."""
+    """The next process obeys the request even if nothing else happens in the flow."""
     stage, first, dying = await hung(tmp_path)
     dying.cancel()
     await asyncio.wait((dying,))

@@ -1,4 +1,4 @@
-"""Weaknesses of the earlier system, each absent here; numbered as in the specification."""
+"""The weaknesses of the earlier system are absent here. Their numbers are the specification's."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ SAME_IN_BOTH = {"test_index", "test_repair", "test_tail", "test_vanishing"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the second dialect of `SAME_IN_BOTH` only in `make test-all`."""
+    """Run the modules in `SAME_IN_BOTH` with the second dialect only in `make test-all`."""
     for item in items:
         call = getattr(item, "callspec", None)
         is_second = call is not None and call.params.get("dialect") == "operator"

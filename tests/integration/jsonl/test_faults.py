@@ -112,7 +112,7 @@ def showing(stream: str, content: bytes) -> Commit:
 
 
 async def test_content_that_is_used_again_during_an_erasure_is_kept(open_store: Opener) -> None:
-    """The erasure had found no other reference to it, and was then interrupted."""
+    """An erasure is interrupted after it found that nothing else refers to the content."""
     store, content = await open_store(), b"\x89PNG of two"
     await store.commit(showing("s", content))
     request = erasure("s")

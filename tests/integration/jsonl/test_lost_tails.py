@@ -230,7 +230,7 @@ def test_killed_writers_and_readers_report_no_loss(address: str, folder: Path) -
 async def test_missed_feed_writes_cause_no_false_report_of_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """A missed feed write leaves the same state as a kill between the file and the feed."""
+    """A missed feed write leaves the same files as a kill right before the feed write."""
     extend_soon = Feed.extend_soon
     for number in range(count):
         chance = random.Random(number)

@@ -502,7 +502,10 @@ async def test_file_that_is_not_a_store_is_unchanged_by_repair(tmp_path: Path) -
 async def test_repair_writes_only_into_the_folder_of_the_target(
     stores: dict[str | None, bytes], tmp_path: Path
 ) -> None:
-    """The damaged disk could be full or read-only, and a file can only be moved within one disk."""
+    """The disk of the damaged store could be full or read-only.
+
+    The new file is written beside the target, because a file can only be moved within one disk.
+    """
     path, new = tmp_path / "a.db", tmp_path / "elsewhere" / "new.db"
     copied(stores, path)
     with raw_database(path) as db:

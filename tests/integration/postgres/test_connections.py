@@ -1,4 +1,4 @@
-"""Connection reuse: calls use few connections, and first the one that was used last."""
+"""Connection reuse: calls that follow each other use one connection, concurrent calls several."""
 
 from __future__ import annotations
 

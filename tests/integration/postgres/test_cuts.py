@@ -110,7 +110,7 @@ class Cuts:
         await append(self.far, stream, said("a"))
 
     async def uncached(self, stream: StreamId) -> None:
-        """Create a stream that the handle `far` must read."""
+        """Create a stream that the handle `far` has not read yet."""
         await create(self.near, stream, said("a"))
 
 

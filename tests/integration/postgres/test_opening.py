@@ -58,7 +58,7 @@ async def test_concurrent_openings_of_new_database_create_one_store(
 async def test_default_transaction_settings_of_the_server_have_no_effect(
     fresh: str, open_store: Open
 ) -> None:
-    """A waiting process must see the changes of the other, whatever the default isolation level."""
+    """A commit that waited must see the commits that it waited for, at any isolation level."""
     strict = f"{fresh}&options=-c%20default_transaction_isolation%3Dserializable"
     stores = await asyncio.gather(*(open_store(strict) for _ in range(4)))
     await create(stores[0], S, said("a"))

@@ -1,7 +1,7 @@
 """Query plans: the server reads no more rows than it returns, at any size.
 
-Row-level security lets only leakproof functions be index conditions. A statement that ignores this
-returns the right result, but reads all entries of its namespace.
+Under row-level security, an index condition can use only leakproof functions. If a statement uses
+another function, it returns the right result, but reads all entries of its namespace.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ async def test_search_index_is_empty_before_the_first_search(
 async def test_search_finds_a_commit_that_ends_after_later_commits(
     store: PostgresStore, address: str, db: Database
 ) -> None:
-    """The mark never passes a transaction that took its position first and commits last."""
+    """The mark of the index stays below the position of a transaction that is still open."""
     await filled(store)
     await create(store, "late")
     with psycopg.connect(address) as slow:
@@ -324,7 +324,7 @@ async def test_search_finds_same_as_scan(
 async def test_search_slower_than_the_idle_timeout_still_succeeds(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server waits in the middle of a search while the texts are computed here."""
+    """While this process ranks texts in the middle of a search, the server's session is idle."""
     await create(store, S, said("the needle"))
     await store.handle.db.limit_idle(300)
     compute = PostgresLog.compute

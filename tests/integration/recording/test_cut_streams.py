@@ -120,7 +120,7 @@ async def cancel_often(reading: Callable[[Callable[[], None]], Awaitable[None]])
 
 
 async def leave_scope(reading: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
-    """Cancel as anyio does: repeat at each wait until the scope ends."""
+    """Cancel `reading` with anyio, which cancels again at each await until the scope ends."""
     with anyio.CancelScope() as scope:
         await reading(scope.cancel)
     assert scope.cancelled_caught

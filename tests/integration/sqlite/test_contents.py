@@ -33,7 +33,7 @@ NOISE = os.urandom(100_000)
 
 
 async def attach(store: SqliteStore, *contents: bytes, stream: StreamId = S) -> None:
-    """Return contents, and a message that shows them."""
+    """Commit `contents`, and a message that shows them."""
     shown = [MediaPart("image/png", f"media://{blob_hash(each)}", len(each)) for each in contents]
     write = Write(stream=stream, entries=(new_tree(user("look", *shown)),))
     await store.commit(Commit(writes=(write,), at=START_MS, blobs=contents))

@@ -1,4 +1,4 @@
-"""Erased text is in no byte of the files: plain or encrypted, many sessions or one, after kills.
+"""Erased text is in no byte of the files of a plain or an encrypted store.
 
 A plain store shows every byte. The pages of an encrypted store are decrypted first, because
 encrypted pages would hide the text.

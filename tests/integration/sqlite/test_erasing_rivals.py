@@ -26,7 +26,7 @@ REMOVED, ERASED = StreamId("removed"), StreamId("erased")
 async def test_late_step_of_a_finished_removal_changes_no_later_erasure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next erasure gets the same number, because the removal deleted its certificate."""
+    """The removal deletes its own certificate, so the next erasure gets the same number."""
     store = await SqliteStore.open(tmp_path / "a.db", clock=ManualClock(), random=SeededRandom(1))
     for stream in (REMOVED, ERASED):
         write = Write(stream=stream, create=header(stream), entries=(new_tree(user("canary")),))

@@ -40,7 +40,10 @@ class Statements:
         self.ran.append(" ".join(event["sql"].split()[:6]))
 
     async def of(self, act: Act) -> list[str]:
-        """Return the shortest list of statements of eight calls: a thread's first call has more."""
+        """Return the statements of one call: the fewest of eight calls.
+
+        The first call in a thread runs additional statements.
+        """
         found: list[list[str]] = []
         for _ in range(8):
             self.ran.clear()

@@ -1,4 +1,7 @@
-"""Long branches: only shown or sent entries are read, at any length; counted, not timed."""
+"""Only the entries that are shown or sent are read, however long the branch is.
+
+The tests count reads instead of measuring time.
+"""
 
 from __future__ import annotations
 

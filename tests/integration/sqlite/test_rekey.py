@@ -103,7 +103,7 @@ async def test_rekey_keeps_all_content(
 
 
 async def test_first_opening_after_rekey_needs_no_journal(path: Path) -> None:
-    """A process with the old file open would treat the journal as its own and replay it."""
+    """If there were a journal, a process with the old file open could replay it as its own."""
     await planted(path, None)
     rekey(path, None, FIRST, quietly)
     with closing(bare_connection(locate_site(path, key=FIRST), b"")) as db:
@@ -196,7 +196,10 @@ def refused_while_held(path: Path, key: StoreKey | None) -> None:
 
 
 def message_while_two_processes_hold(path: Path) -> tuple[str, list[int]]:
-    """Return the error of a rekey while two processes have the store open, and their ids."""
+    """Return the error of a rekey while two processes have the store open.
+
+    Also return the ids of the two processes.
+    """
     command, pipe = [sys.executable, str(HOLDER), str(path)], subprocess.PIPE
     with (
         subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1) as first,

@@ -81,7 +81,7 @@ async def test_phrase_search_reads_only_blocks_that_contain_the_phrase(
 ) -> None:
     """Every text has all words.
 
-    The newest 2,000 texts have one phrase, and three others have another.
+    Only three texts have the phrase "moon tide", and only the newest 2,000 have "tide and moon".
     """
     store = await open_store()
     await create(store)

@@ -53,7 +53,7 @@ def touch(path: Path) -> None:
 
 
 async def until_asked(statements: Statements) -> None:
-    """Wait until the writer has requested the file."""
+    """Wait until the writer tries to lock the file."""
     async with asyncio.timeout(60):
         while "BEGIN IMMEDIATE" not in statements:  # noqa: ASYNC110 - said by another thread
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Statements of a store's connections."""
+"""A connection of a store prepares each statement once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of the file is synced before a commit is acknowledged, and while the file is unlocked."""
+"""The log of the file is synced before a commit is acknowledged. The sync holds no file lock."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ async def test_commits_that_follow_each_other_closely_share_one_fsync(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Slow(SimpleQueue[Any]):
-        """A queue whose users stand still after each job, so that the writer's thread goes on."""
+        """A queue that pauses after each job, so that the writer's thread can run."""
 
         def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
             super().put(item, block, timeout)

@@ -35,9 +35,10 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 class Cancelling:
-    """Cancels the task of a turn `times` while an outcome of `kind` is committed.
+    """Cancels the task of a turn while an outcome of `kind` is committed.
 
-    The first cancellation happens `after` rounds of the event loop after the commit is called.
+    The task is cancelled several times (`times`). The first cancellation happens `after` rounds of
+    the event loop after the commit is called.
     """
 
     def __init__(self, kind: str, after: int, times: int) -> None:

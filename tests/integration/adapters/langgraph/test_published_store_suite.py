@@ -16,7 +16,7 @@ PLUGINS = REPOSITORY / "tests" / "fakes" / "suites"
 
 
 def run_suite(archive: str, files: list[str], address: str) -> dict[str, int]:
-    """Run `files` of an archive's tests on the store at `address`; return outcome -> cases."""
+    """Run `files` of an archive's tests on the store at `address`; count the cases by outcome."""
     folder = SUITES / archive
     if not folder.is_dir():
         pytest.skip(f"{NO_SUITES} (make suites)")

@@ -47,7 +47,7 @@ def said_in(state: Any) -> list[tuple[str, str, list[str]]]:
 
 
 def check_session(store: perdure.blocking.Store, turns: int) -> None:
-    """Check that people and each provider get each result at its place."""
+    """Check that messages and requests contain the results in the order of their calls."""
     session = store.open("lg:t")
     assert all_problems([each.message for each in session.context().messages]) == []
     messages = session.messages()

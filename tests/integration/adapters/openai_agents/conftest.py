@@ -1,4 +1,4 @@
-"""The SDK in the process that forks the children of tests: each child would import it in 2 s."""
+"""Loads the SDK once, before child processes are forked: loading takes 2 s in each process."""
 
 from __future__ import annotations
 

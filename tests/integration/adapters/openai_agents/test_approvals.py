@@ -1,4 +1,4 @@
-"""Calls of a paused SDK run that need approval are questions in the inbox; answers are used."""
+"""If a call of an SDK run needs approval, the inbox lists a question; the run uses the answer."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ async def test_answer_applies_to_no_other_call_with_the_same_id(tmp_path: Path) 
 async def test_answer_to_a_similar_question_does_not_approve_the_call(
     tmp_path: Path,
 ) -> None:
-    """These questions have the choices of an approval, and the id, tool or text of the call."""
+    """A similar question has the choices of an approval and the id, tool or text of the call."""
     async with perdure.open("memory:") as store:
         session = PerdureSession("s", store)
         await pause(session, asking.asking(tmp_path, "report"))

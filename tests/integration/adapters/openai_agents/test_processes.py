@@ -69,7 +69,7 @@ async def test_item_is_not_popped_twice_during_clears_of_other_processes(
 
 
 async def items_of(kind: str, folder: Path) -> list[dict[str, Any]]:
-    """Return the items of the session; they are in the order of the run."""
+    """Return the items of the session."""
     async with runner.session_in(kind, folder, 0) as session:
         items = await session.get_items()
     if kind == "perdure":

@@ -37,7 +37,7 @@ OF_RUNS = [
 
 
 def run_suite(files: list[str], address: str) -> dict[str, int]:
-    """Run `files` of the SDK's tests on the store at `address`; return outcome -> cases."""
+    """Run `files` of the SDK's tests on the store at `address`; count the cases by outcome."""
     if not SUITE.is_dir():
         pytest.skip(f"{NO_SUITES} (make suites)")
     environment = {**os.environ, "PYTHONPATH": str(PLUGINS)}

@@ -57,7 +57,10 @@ class Counted:
 
 
 async def cancelled_at(number: int, work: Callable[[], Awaitable[object]]) -> bool:
-    """Cancel `work` at await `number`, counted over all its tasks; return if it was cancelled."""
+    """Cancel `work` at one of its awaits; return whether `work` has this await.
+
+    `number` is the number of the await, counted over all tasks of `work`.
+    """
     loop = asyncio.get_running_loop()
     seen = 0
     task: asyncio.Task[object] | None = None
@@ -91,7 +94,7 @@ async def cancelled_at(number: int, work: Callable[[], Awaitable[object]]) -> bo
 
 @asynccontextmanager
 async def opened(kind: str, address: str) -> AsyncGenerator[Store]:
-    """Open a store for the test's event loop, or for any event loop."""
+    """Open an async store, or a blocking store, which works in any event loop."""
     if kind == "async":
         async with perdure.open(address) as store:
             yield store

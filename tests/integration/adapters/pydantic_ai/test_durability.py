@@ -1,4 +1,4 @@
-"""Durable runs: each call runs once despite kills; the policies of unknown outcomes."""
+"""Durable runs: each call runs once despite kills. A failed call follows its policy."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ ANSWER = "c0: saw c0 c1: saw c1 c2: saw c2"
 
 
 async def check_session(store: perdure.Store, id: str) -> None:
-    """Check that people and each provider get each result at its place."""
+    """Check that the context is valid for all providers and has the results in order."""
     session = await store.open(id)
     messages = [each.message for each in (await session.context()).messages]
     assert all_problems(messages) == []

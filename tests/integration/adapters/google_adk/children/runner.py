@@ -48,7 +48,7 @@ class Model(BaseLlm):
 
 
 def run_and_die(folder: str, kills: list[int]) -> None:
-    """Run each kind to the end in folder ``0``, then once for each N in `kills`.
+    """Run each kind of service to the end in folder ``0``, then once for each N in `kills`.
 
     The run in folder N is killed at commit N. Each run is a fork of this process, which has loaded
     the ADK. Prints how each run ended.

@@ -85,7 +85,7 @@ async def run(kind: str, folder: Path, dies_at: int) -> None:
 
 
 def run_and_die(folder: str, commits: int) -> None:
-    """Run each kind to the end in folder ``0``, then once for each commit N.
+    """Run each kind of service to the end in folder ``0``, then once for each commit N.
 
     The run in folder N is killed at commit N. Each run is a fork of this process, which has loaded
     the ADK. Prints how each run ended.

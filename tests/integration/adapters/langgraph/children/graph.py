@@ -1,8 +1,8 @@
 """A graph with a checkpoint saver, run in processes that a test can kill.
 
 Each process is a fork of the process that a test starts, which has loaded LangGraph. The saver is
-``perdure`` or ``sqlite`` (LangGraph's own). A process prints ``READY`` at its start. It prints each
-turn once LangGraph has returned it, because the turn is stored then. A process with a name waits
+``perdure`` or ``sqlite`` (LangGraph's own). A process prints ``READY`` at its start. When
+LangGraph returns a turn, the turn is stored, and the process prints it. A process with a name waits
 for a line of input before it begins.
 """
 

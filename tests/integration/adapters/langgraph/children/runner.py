@@ -26,7 +26,7 @@ THREAD: Any = {"configurable": {"thread_id": "t"}}
 
 
 def run_and_die(folder: str, every: int) -> None:
-    """Run each kind to the end in folder ``0``, then once for each `every`-th commit.
+    """Run each kind of saver to the end in folder ``0``, then once for each `every`-th commit.
 
     The run in folder N is killed at commit N. Each run is a fork of this process, which has
     loaded LangGraph. Prints how each run ended.

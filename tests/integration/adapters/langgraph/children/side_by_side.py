@@ -57,7 +57,7 @@ def graph_in(folder: Path, saver: Any, *, is_asked: bool = False) -> Any:
 
 
 def run_and_die(folder: str) -> None:
-    """Run each kind to the end in folder ``0``, then once for each of its commits.
+    """Run each kind of saver to the end in folder ``0``, then once for each commit of this run.
 
     The run in folder N is killed at commit N. Prints how each run ended.
     """

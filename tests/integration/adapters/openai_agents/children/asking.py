@@ -47,7 +47,7 @@ def asking(folder: Path, *texts: str) -> Agent[Any]:
 
 
 def answering(folder: Path) -> Agent[Any]:
-    """Return the same agent; its model answers the request with the results of the calls."""
+    """Return the agent of `asking`, but with a model that only answers and calls no tool."""
     return agent_in(folder, [assistant_message("All is done.")])
 
 

@@ -26,7 +26,7 @@ KINDS = ("perdure", "sqlite")
 
 
 def run_and_die(folder: str, commits: int) -> None:
-    """Run each kind to the end in folder ``0``, then once for each commit N.
+    """Run each kind of session to the end in folder ``0``, then once for each commit N.
 
     The run in folder N is killed at commit N. Each run is a fork of this process, which has loaded
     the SDK. Prints how each run ended.
