@@ -135,7 +135,7 @@ class FlowWorld(FlowMachine):
             raise AssertionError(self.broken) from error
 
     def holds(self, is_so: object, broken: str) -> None:
-        """Raise an error if `is_so` is false, now or in an earlier call whose error was caught."""
+        """Raise an error if `is_so` is false, or if it was false in any earlier call."""
         if self.broken is None and not is_so:
             self.broken = broken
             self.breaks.set()
@@ -192,7 +192,10 @@ class FlowWorld(FlowMachine):
     async def all_work(
         self, chance: random.Random, answer: Answer, *deaths: Death | None, meddled: bool = False
     ) -> None:
-        """Run processes until none can continue or all died; without `deaths`, one process."""
+        """Run processes until none can continue or all have died.
+
+        Each of `deaths` belongs to one process. If there are no `deaths`, one process runs.
+        """
         processes = [self.process(*(death or (None, "before"))) for death in deaths or (None,)]
         running = {
             self._running(process, chance, answer, meddled=meddled): process

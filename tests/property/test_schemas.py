@@ -203,7 +203,7 @@ def test_workflow_is_accepted_exactly_if_it_matches_the_schema(data: Any) -> Non
 
 
 def without_nothing(data: Any) -> Any:
-    """Return `data` as TOML can represent it."""
+    """Return `data` without values that are None, because TOML has no null."""
     if isinstance(data, dict):
         fields = cast("dict[str, Any]", data)
         return {k: without_nothing(v) for k, v in fields.items() if v is not None}

@@ -1,6 +1,6 @@
 """The index of a file compared with a scan: both find the same in random logs.
 
-"Always" means: after any update of the index, after a rebuild, and for the part of the log that is
+They find the same after any update of the index, after a rebuild, and while a part of the log is
 not indexed yet.
 """
 

@@ -1,4 +1,4 @@
-"""Optional parts of the tests: each is found, or missing and counted, or named wrongly."""
+"""Optional parts of the tests: a missing part is counted; a wrong path to a part is an error."""
 
 from __future__ import annotations
 

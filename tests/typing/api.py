@@ -1,7 +1,7 @@
-"""The documented surface as a type checker sees it: checked with everything else, never run.
+"""The documented surface of the library. The type checker checks this file; it is never run.
 
 This file contains every line of the documented "Library" section that this version supports, with
-the type on which its users rely.
+the expected type of its result.
 """
 
 from __future__ import annotations

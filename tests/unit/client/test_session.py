@@ -296,7 +296,7 @@ async def test_only_the_first_answer_to_a_question_is_used(
 async def test_later_answer_cannot_replace_an_answer_of_flow_consent(
     session: Session, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, choice: str
 ) -> None:
-    """The other answer is from a flow's consent, which answers several questions at once."""
+    """The consent of a flow answers the question right before the handle commits its answer."""
     question = await note(memory, new_side(Question("interrupted", "go on?", ("yes", "no"))))
     commit, freed = memory.commit, list[Entry]()
 

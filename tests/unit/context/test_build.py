@@ -106,7 +106,7 @@ def test_token_usage_reported_before_a_compaction_is_ignored() -> None:
 
 
 def test_usage_of_all_zeros_counts_as_no_usage() -> None:
-    """#5526: providers that report zeros prevented every compaction."""
+    """Issue 5526 of pi: providers that report zeros prevented every compaction."""
     window = window_on(user("x" * 400_000), assistant("ok", usage=Usage()))
     assert build_context(window).tokens > 100_000
 

@@ -264,7 +264,7 @@ def test_messages_outside_context_are_not_summarised() -> None:
 
 
 def test_messages_kept_by_a_compaction_are_summarised_by_the_next_compaction() -> None:
-    """#2608: a range that starts after the last compaction omits the messages that it kept."""
+    """Issue 2608 of pi: the messages that the first compaction kept were lost in the second."""
     log = TreeLog()
     log.append(user("before"))
     kept = log.append(user("kept by the first"))

@@ -64,7 +64,7 @@ def test_later_messages_are_estimated_after_reported_usage() -> None:
 
 
 def test_cached_tokens_count_as_used_context() -> None:
-    """Known weakness of Operator: its trigger ignores the cache and compacts far too late."""
+    """Operator does not count cached tokens, so it compacts far too late."""
     usage = Usage(
         input_tokens=10, output_tokens=20, cache_read_tokens=50_000, cache_write_tokens=700
     )
@@ -79,7 +79,7 @@ def test_token_usage_of_an_interrupted_answer_does_not_count(reason: str) -> Non
 
 
 def test_usage_of_all_zeros_is_ignored() -> None:
-    """#5526: providers that report zeros prevented every compaction."""
+    """Issue 5526 of pi: providers that report zeros prevented every compaction."""
     said = [user("x" * 4_000), assistant("y" * 400, usage=Usage()), assistant("z" * 40)]
     assert context_tokens(said) == 1_110
 

@@ -80,7 +80,7 @@ def test_first_of_two_results_of_one_call_is_used() -> None:
 
 
 def test_result_without_call_becomes_user_message() -> None:
-    """#1764, #4570, #6832: orphan results made every later request fail."""
+    """Issues 1764, 4570, 6832 of pi: results without a call made every later request fail."""
     lost = Message("tool", (ToolResultPart("gone", "42", media=(PICTURE,)),))
     assert repair(user("go"), lost)[1] == user(f"{prompts.RESULT_WITHOUT_CALL}\n\n42", PICTURE)
 

@@ -73,7 +73,7 @@ def parts_of(kind: Any) -> Iterator[Any]:
 
 
 def classes() -> dict[type, str]:
-    """Return each class with fields that a public call returns, and the call or field with it."""
+    """Map each struct that a public call returns to the call or field that contains it."""
     found: dict[type, str] = {}
     waiting = list(returned())
     while waiting:

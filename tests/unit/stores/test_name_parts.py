@@ -1,4 +1,7 @@
-"""Name parts: each position of a name starts an indexed part; a query looks up some parts."""
+"""The index of name parts. A part starts at each position of a name.
+
+A query is split into parts, and some of these parts are looked up.
+"""
 
 from __future__ import annotations
 

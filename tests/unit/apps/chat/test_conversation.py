@@ -131,7 +131,7 @@ async def test_exclamation_mark_without_command_is_reported_and_not_sent(
 async def test_steering_text_is_kept_if_its_sending_is_cancelled(
     typed: TypedLines, steps: int
 ) -> None:
-    """The task that passes the text on is cancelled at each of its first steps."""
+    """The task that passes the text to the turn is cancelled at one of its first steps."""
     async with perdure.open("memory:") as store:
         answering = AnswerOptions(store, model="scripted:echo", scenario=None)
         talk = Conversation(answering, LineChat(answering, typed, QuietTeller(), None), None)

@@ -1,4 +1,4 @@
-"""Which entries of a session are in force, after imports, in forks, and with marks."""
+"""Which agents and turns of a session are trusted: own, marked, imported and forked ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The consent in force: the user's own decisions, never received ones."""
+"""The consent in force depends only on this user's decisions, not on those of other users."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Process:
             self.bus.tell(draft, 1_000, self._wire.epochs[stream])
 
     def watch(self, stream: StreamId | None = S, of: int | None = 1) -> Subscription:
-        """Subscribe like a watch that has read the opening entry of a call in another process."""
+        """Subscribe as a watch does when it has read the start of a call of another process."""
         subscription = self.bus.subscribe(stream)
         self.relay.follow(stream)
         if stream is not None:

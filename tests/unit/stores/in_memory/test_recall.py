@@ -1,4 +1,4 @@
-"""Concurrent recalls: each ranks and reads the texts of one corpus, despite erasures."""
+"""A recall reads its texts from the corpus that it ranked, even if texts are erased meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An erasure reads only a few forks, and gets the same result as from all forks."""
+"""An erasure reads only a few forks. The result is the same as if it read all forks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ async def appended(store: MemoryStore, stream: StreamId, *entries: NewEntry) -> 
 async def forked(
     store: MemoryStore, origin: StreamId, stream: StreamId, chance: random.Random
 ) -> None:
-    """Create a fork of `origin`: of its tree or of one branch, at its head or earlier."""
+    """Create a random fork of `origin`. It contains the tree or one branch.
+
+    The fork begins at the head of `origin` or at an earlier entry.
+    """
     state = await store.state(origin)
     tree = [each for each in await store.tree(origin) if each.stream == origin]
     is_path = bool(tree) and chance.random() < 0.4
@@ -101,7 +104,10 @@ async def seen_by(store: MemoryStore, stream: StreamId) -> VisibleEntries:
 def expected(
     reach: Reach, seen: Mapping[StreamId, VisibleEntries]
 ) -> tuple[set[EntryId], list[StreamId], dict[StreamId, object]]:
-    """Read all forks; return the kept entries, the forks that need them and what forks lose."""
+    """Return the expected result of an erasure, computed from all forks.
+
+    Shape: the kept entries, the forks that share entries, and the summaries that each fork loses.
+    """
     kept = kept_for((seen[fork] for fork in reach.forks), reach.targets)
     every: dict[StreamId, list[Entry]] = {id_: list(each.tree) for id_, each in seen.items()}
     erased = {

@@ -1,4 +1,4 @@
-"""The rows of an index: marks, loose texts, and plans that run without an event loop."""
+"""The rows of an index: counts after a reset, texts of rows, and plans without an event loop."""
 
 from __future__ import annotations
 

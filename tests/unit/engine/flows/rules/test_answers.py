@@ -36,7 +36,7 @@ def question(state: FlowState) -> EntryId:
 
 
 def log_of(*bodies: SideBody) -> list[tuple[Entry, object]]:
-    """Return the log of `asking`."""
+    """Return the log of a flow that has `bodies` after its start."""
     started = kinds.FlowStarted("p", "/w", "/w/r", LINE, ("owner-intake",))
     return [(entry_of(seq, body), body) for seq, body in enumerate((started, *bodies))]
 

@@ -1,4 +1,4 @@
-"""Sessions of Goose: rows of its database, and the files used before it."""
+"""Sessions of Goose: rows of its database, and files of versions without a database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of Kimi CLI: messages of one chain, named by their folder."""
+"""Sessions of Kimi CLI: one chain of messages; the folder has the id of the session."""
 
 from __future__ import annotations
 
