@@ -1,8 +1,7 @@
-"""`python -m benchmarks [NAME ...] [--quick] [--seed N]`: the table, and the figures as JSON.
+"""`python -m benchmarks [NAME ...] [--quick] [--seed N]` prints a table and writes JSON figures.
 
-Without names, all benchmarks run, which takes about twenty minutes.
-Times depend on the machine and the moment: compare the store only with the raw driver in the same
-run.
+Without names, all benchmarks run, which takes about twenty minutes. Times depend on the machine and
+the moment, so compare the store only with the raw driver in the same run.
 """
 
 from __future__ import annotations

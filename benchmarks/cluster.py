@@ -11,7 +11,7 @@ The workers are processes on a database server that only this benchmark uses. Th
 tools: a request is committed, queued, dequeued and answered by the scripted model. The raw driver
 commits the same number of bytes in the same number of transactions, with one connection per worker
 and one for the program. A delay is the time from the entry of the request to the first entry of the
-turn, by the clocks of their writers.
+turn. The writer of an entry sets its time.
 """
 
 from __future__ import annotations

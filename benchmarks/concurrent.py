@@ -1,9 +1,9 @@
-"""Goals: 64 sessions at once, four processes on one file, eight writers on one session.
+"""Goals for 64 concurrent sessions, four processes on one file, and eight writers on one session.
 
 The raw driver commits each turn separately. For 64 sessions, the raw driver is one process without
-concurrency; for four processes, it is the faster of one process and four processes. Store and
-driver run alternately, so both use the same disk and machine; the figures are medians of the
-rounds.
+concurrency. For four processes, the raw driver is one process or four processes, whichever is
+faster. The store and the raw driver run alternately, so both use the same disk and machine. The
+figures are medians of the rounds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Claim: building a context costs the same with 100,000 entries in a session as with 1,000.
 
-Both sessions end with the same entries after a recent compaction, in one store; the two sessions
-are read alternately. Memory is the peak of the allocations of Python and of SQLite during the read.
+Both sessions are in one store, and end with the same entries after a recent compaction. The two
+sessions are read alternately. Memory is the peak of the allocations of Python and of SQLite during
+the read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Claim: with encryption, an append takes at most 1.6 times as long, a resume at most 1.3 times.
 
-Each turn is appended to a plain and an encrypted store, and each read uses both, in random order,
-so both use the same machine at the same time. A resume opens the file again, reads and decodes the
-newest messages of the session, or all of them, and closes the file.
+Each turn is appended to a plain and an encrypted store, in random order. Each read uses both
+stores, too. So both use the same machine at the same time. A resume opens the file again, reads and
+decodes the newest messages of the session, or all of them, and closes the file.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ async def measure(run: Run) -> list[Figure]:
 
 
 async def _turns(run: Run, calls: int, histories: list[int], count: int = TURNS) -> list[Turn]:
-    """Return the turns of sessions that begin with `entries` entries, without their first turns."""
+    """Return the turns of a session for each of `histories`, without the first turn of each."""
     found: list[Turn] = []
     name = f"engine-{calls}-{histories[0]}.db"
     async with alone(Path(run.folder) / name, _scenario(calls), [look]) as sessions:

@@ -1,9 +1,9 @@
 """Claim: the histories of every recording program are parsed at 50 MB/s or more on one core.
 
-Parsing includes all steps from bytes to items; the comparison is msgspec that only decodes the same
-lines. Times are CPU time, not wall time. Memory is the peak of Python's allocations while a file is
-parsed, including the bytes of the file. The import of files into a store is measured in wall time,
-with durability "full".
+Parsing includes all steps from bytes to items. The raw figure is for msgspec, which only decodes
+the same lines. Times are CPU time, not wall time. Memory is the peak of Python's allocations while
+a file is parsed, including the bytes of the file. The import of files into a store is measured in
+wall time, with durability "full".
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ time depends least on other load of the machine. The three sizes are measured al
 best round counts, so that other load affects the sizes equally. An operation over its limit is
 measured in up to 40 rounds of some milliseconds. A long operation within its limit is measured only
 once. The exponent is computed from the two greatest sizes: 0 if the cost is constant, 1 if it grows
-in proportion to the size. Memory is the peak of Python's allocations in one call, and has an
-exponent, too; values under 100 kB count as 100 kB. With ``--strict``, a missed goal sets the exit
+in proportion to the size. Memory is the peak of Python's allocations in one call. Its exponent is
+also computed; values under 100 kB count as 100 kB. With ``--strict``, a missed goal sets the exit
 code to 1.
 """
 

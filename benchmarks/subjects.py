@@ -1,7 +1,7 @@
 """The factors of costs: each subject has a size, and the operations to measure at that size.
 
-All operations use the public handles. An operation whose result grows with the size can cost
-proportionally more; every other operation must have a constant cost.
+All operations use the public handles. If the result of an operation grows with the size, the cost
+may grow in proportion. Every other operation must have a constant cost.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Goal: a turn with two tool calls uses 2.5 ms of CPU at most, without commits, also with pins.
+"""Goal: a turn with two tool calls uses at most 2.5 ms of CPU outside commits, even with pins.
 
-The CPU time of its commits is measured by repeating them in another session of the same store.
+The CPU time of the turn's commits is measured by repeating the commits in another session of the
+same store.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Goal: with 1,000 watchers of idle sessions, other appends cost at most 1.1 times as much.
+"""Goal: 1,000 watchers of idle sessions make other appends at most 1.1 times as expensive.
 
 Two stores in one process contain the same sessions; only one of the stores has the watchers.
 Appends alternate between the stores, so that other load of the machine affects both equally. The
-cost of an append includes all work that it wakes: the CPU time until the process is idle again.
+cost of an append is the CPU time until the process is idle again. This includes all work that the
+append starts.
 """
 
 from __future__ import annotations

@@ -306,7 +306,7 @@ def _asks_when(question: str) -> bool:
 
 
 def _closeness(question: str, day: date | None) -> float:
-    """Return 1 for a day in the period of the question; without a year, any year matches."""
+    """Return 1 for a day in the period of the question; a period without a year fits any year."""
     words = _words(question)
     months = [(at, _MONTH[word]) for at, word in enumerate(words) if word in _MONTH]
     years = [int(word) for word in words if re.fullmatch(r"1[0-9]{3}|20[0-9]{2}", word)]

@@ -169,7 +169,7 @@ async def _fill(
 
 
 def _text(words: list[list[str]], chance: random.Random) -> str:
-    """Return a new text of parts of two texts: real words, but hardly ever the same text twice."""
+    """Return a text of real words that hardly ever repeats: it combines parts of two texts."""
     parts = list[str]()
     for _ in range(2):
         text = chance.choice(words)
