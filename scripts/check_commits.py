@@ -22,7 +22,7 @@ _FORM = re.compile(r"[\w./-]+(?:, [\w./-]+)*: \S.*")
 
 
 def violations(commits: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a line for each rule that a commit breaks, given its short id and its subject."""
+    """Yield a line for each rule that one of `commits` (short id and subject) breaks."""
     for commit, subject in commits:
         if len(subject) > SUBJECT_CHARACTERS:
             size = f"{len(subject)} characters, at most {SUBJECT_CHARACTERS}"

@@ -65,7 +65,7 @@ def broken_links(documents: Mapping[str, str], paths: Collection[str]) -> Iterat
 
 
 def missing_documents(text: str, paths: Collection[str]) -> Iterator[Violation]:
-    """Report each document below the folder of the index to which the index `text` has no link."""
+    """Report each document below the folder of the index that the index `text` does not link."""
     folder = PurePosixPath(INDEX).parent
     linked = {
         normpath(folder / target.partition("#")[0])

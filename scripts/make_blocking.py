@@ -100,7 +100,7 @@ class Resolved(ast.NodeTransformer):
         self.module = module
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """Return the name of the handle if `node` is one, otherwise `node`."""
+        """Return ``Name`` if `node` is ``module.Name`` of a handle, otherwise `node`."""
         if isinstance(node.value, ast.Name) and node.attr in ALL:
             alias = node.value.id
             name = self.module.spelled.get(alias, alias).partition(" as ")[0]

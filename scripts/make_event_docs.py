@@ -93,7 +93,7 @@ def payload_of(type_: str) -> Mapping[str, str]:
 
 
 def _declared(payload: type) -> Mapping[str, str]:
-    """Return each key of the class `payload` with its type as it is written there."""
+    """Return the type of each key of the class `payload`, as written in the source."""
     keys: Mapping[str, typing.ForwardRef] = payload.__annotations__
     return {key: value.__forward_arg__ for key, value in keys.items()}
 

@@ -202,7 +202,7 @@ def of_projects(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _references(place: Any) -> list[str]:
-    """Return the references in `place`, which is a ``$ref`` or contains some in ``allOf``."""
+    """Return the references in `place`: its own ``$ref``, or those in its ``allOf``."""
     parts: list[Any] = [place, *place.get("allOf", ()), *place.get("anyOf", ())]
     return [part["$ref"] for part in parts if "$ref" in part]
 
