@@ -105,7 +105,7 @@ _finished = count(1)
 
 
 def pytest_runtest_logfinish() -> None:
-    """Exclude the objects that finished tests left from garbage collection, too."""
+    """Collect the garbage of finished tests from time to time, and freeze the remaining objects."""
     if next(_finished) % TESTS_LOOKED_AT == 0:
         gc.collect()
         gc.freeze()

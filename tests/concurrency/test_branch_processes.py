@@ -66,7 +66,7 @@ async def run_all(store: Store, address: str, roles: Sequence[str]) -> list[list
 
 
 async def problems_of(store: Store, address: str, roles: Sequence[str]) -> tuple[int, list[str]]:
-    """Return the number of acknowledged entries, and those lost or popped twice."""
+    """Return the number of acknowledged entries, and the entries lost or popped twice."""
     session = await store.create(id=S)
     first = [entry.id for entry in await session.append(*(user(f"{n}") for n in range(ITEMS)))]
     reports = await run_all(store, address, roles)

@@ -1,4 +1,4 @@
-"""The first call of a model loads nothing on the event loop: a thread has loaded it before.
+"""The first call of a model loads no module on the event loop, because a thread loads it before.
 
 A full garbage collection in that thread would block the event loop, because the collection holds
 Python's lock until it ends.

@@ -37,7 +37,7 @@ CHANCE = random.Random(0 if "CI" in os.environ else None)
 
 
 class Gate:
-    """A model that answers when `is_open` is set, which any thread can do."""
+    """A model that answers once `is_open` is set; any thread can set it."""
 
     is_open = False
 
@@ -65,7 +65,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def orders(rounds: int) -> Iterable[Sequence[str]]:
-    """Return the order of the calls for each round: all orders, then all again."""
+    """Return the order of the calls for each round: all possible orders, repeatedly."""
     return itertools.islice(itertools.cycle(CHANCE.sample(ORDERS, len(ORDERS))), rounds)
 
 

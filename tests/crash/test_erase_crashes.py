@@ -71,7 +71,7 @@ async def erase_for_good(backend: str, place: Path, pages: list[bytes]) -> None:
 
 
 def killed_at_each(backend: str, folder: Path, step: int) -> list[Path]:
-    """Return a copy of the store for every `step`-th operation at which its erasure was killed."""
+    """Kill an erasure at every `step`-th operation; return the store as each kill left it."""
     assert run_forked(eraser.kill_at_each, backend, folder, step).code == 0
     return sorted(place for place in folder.iterdir() if place.name != "original")
 

@@ -89,7 +89,7 @@ class Scans:
 
 
 async def check_folder(folder: Path, scans: Scans) -> None:
-    """Check that searches match the files, and that the index knows all of its files."""
+    """Check that searches match the files, and that the index knows all files of the folder."""
     store = await session_indexer.opened(folder)
     try:
         for query in (SearchQuery(text="word", limit=500), SearchQuery(text="more1 OR anew")):

@@ -1,6 +1,6 @@
 """Hypothesis strategies for all bodies of a log, built from the declarations of their classes.
 
-So a new kind, field or part is included as soon as it is declared.
+The strategies include a new kind, field or part as soon as it is declared.
 """
 
 from __future__ import annotations

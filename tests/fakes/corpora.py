@@ -43,7 +43,7 @@ def random_sessions(seed: int, count: int = 8) -> list[list[SaidText]]:
 
 
 def corpus_of(sessions: list[list[SaidText]], seed: int = 0) -> tuple[Corpus, dict[int, str]]:
-    """Return the corpus of `sessions`, with texts added in random order; map positions to names."""
+    """Return the corpus of `sessions`, texts in random order, and the name of each position."""
     texts = [
         (StreamId(f"s{number}"), place, said)
         for number, session in enumerate(sessions)

@@ -26,26 +26,26 @@ FREE = Permissions(approval="auto", allowed_commands=("pwd", "ls", "make test"))
 
 
 def writes(at: str, path: str, text: str = "words", *, when: When | None = None) -> Reply:
-    """In the turn whose input contains `at`: write the file `path` with a tool."""
+    """Write the file `path` with a tool in the turn whose input contains `at`."""
     call = ScriptedCall("write_file", json.dumps({"path": path, "content": text}))
     return Reply(when=when or When(user_contains=at, after="user"), steps=(CallTools((call,)),))
 
 
 def says(at: str, text: str, *, after: str | None = None) -> Reply:
-    """In the turn whose input contains `at`: answer `text`, whatever came before in that turn."""
+    """Answer `text` in the turn whose input contains `at`, whatever came before in that turn."""
     when = When(user_contains=at) if after is None else When(user_contains=at, after_tool=after)
     return Reply(when=when, steps=(Say(text),))
 
 
 def hands(at: str, record: str, name: str, *targets: str) -> list[Reply]:
-    """In the turn whose input contains `at`: write a file and hand it over."""
+    """Write a file and hand it over in the turn whose input contains `at`."""
     lines = [f"- {{target_node_id: {target}, artifact_path: {name}}}" for target in targets]
     block = "\n".join([f"Here is {name}.", "```handoff", *lines, "```"])
     return [writes(at, f"{record}/{name}", f"what {name} says"), says(at, block)]
 
 
 def ends(at: str, type: str, **fields: str) -> Reply:
-    """In the turn whose input contains `at`: end with a signal."""
+    """End the turn whose input contains `at` with a signal."""
     lines = [f"type: {type}", *(f"{name}: {value}" for name, value in fields.items())]
     return says(at, "\n".join(["Done.", "```handoff", *lines, "```"]))
 

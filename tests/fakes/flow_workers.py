@@ -1,4 +1,4 @@
-"""The flow of the tests of workers, and its roles: each writes a note and hands it over.
+"""The flow for tests of workers: each role writes a note and hands it over.
 
 Each test has only one flow, because all flows use the workspace `$WORKER_FOLDER`.
 """

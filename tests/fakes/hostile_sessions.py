@@ -55,7 +55,7 @@ MODEL = "scripted:test"
 
 @dataclass(frozen=True)
 class Bait:
-    """Two files that a form tries to write, and the folder that it claims as workspace, `trap`."""
+    """Two files that a form tries to write, and `trap`, the folder that it claims as workspace."""
 
     trap: Path
     written: Path

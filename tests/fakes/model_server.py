@@ -107,7 +107,10 @@ class Exchange:
 
 
 class ModelServer:
-    """The server. The next request gets the first of `handlers`; the last one serves all others."""
+    """The server.
+
+    `handlers` answer the next requests in order; the last handler answers all later requests.
+    """
 
     def __init__(self, rules: Rules, error_body: ErrorBody, path: str = "") -> None:
         self.error_body = error_body
@@ -226,7 +229,7 @@ def failing(
 
 
 def sending(*events: Chunk | str, is_ended: bool = True) -> Handler:
-    """Send these events, then end the body; unless `is_ended`, break the connection."""
+    """Send these events, then end the body, or break the connection if not `is_ended`."""
 
     async def handle(exchange: Exchange) -> None:
         await exchange.head()

@@ -1,10 +1,10 @@
 """Run the command line in a folder with its own store.
 
 `World.run` runs a command in the process of the test, which takes a tenth of the time of a new
-process. In an asyncio test, it forks the command from a process that has loaded the modules of the
-command. `World.fork` starts such a fork in the background. `World.start` starts the installed
-command in a new process. `World.run` also does this if Python itself reads a variable of the
-environment at its start.
+process. In an asyncio test, `World.run` forks the command from a process that has loaded the
+modules of the command. `World.fork` starts such a fork in the background. `World.start` starts the
+installed command in a new process. If the environment contains a variable that Python itself reads
+at its start, `World.run` also starts a new process.
 """
 
 from __future__ import annotations

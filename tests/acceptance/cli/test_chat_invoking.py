@@ -29,7 +29,7 @@ tools: [{tools}]
 
 @pytest.fixture
 def staged(world: World) -> tuple[World, tuple[str, ...]]:
-    """A world whose agent `lead` invokes `scribe`, which wants to write; the chat's options."""
+    """Return a world whose agent `lead` invokes `scribe`, which writes; and the chat's options."""
     folder = world.folder / ".config" / "perdure" / "agents"
     folder.mkdir(parents=True)
     for id, tools in (("lead", "invoke_agent, write_file"), ("scribe", "write_file")):

@@ -29,7 +29,7 @@ S = StreamId("shared")
 
 
 def commit_of(name: str, number: int) -> Commit:
-    """Return a commit; every third creates a session, every fourth has a shared content."""
+    """Return a commit; every third one creates a session, every fourth one has a shared content."""
     stream = StreamId(f"{name}-{number}") if number % 3 == 0 else S
     content = b"content %d " % number * 50 if number % 4 == 0 else None
     shown = ()

@@ -1,4 +1,4 @@
-"""A log of random words, and queries about it: every backend answers as memory does."""
+"""A log of random words, and queries that every backend must answer as the memory store does."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ async def check_it_finds_what_memory_finds(
 ) -> None:
     """Write the same log into `store` and into memory, and run the same queries on both.
 
-    For each filter, only every `step`th query runs, beginning with a different query. The log has
-    `BATCHES` commits of `batch` entries.
+    For each filter, only every `step`th query runs; each filter begins with a different query. The
+    log has `BATCHES` commits of `batch` entries.
     """
     plain = MemoryStore(clock=ManualClock(), random=SeededRandom(1))
     for each in (plain, store):

@@ -290,7 +290,7 @@ async def snapshot(store: SessionStore) -> list[object]:
 
 
 async def test_handle_opened_later_reads_all_content(data: Data) -> None:
-    """For a durable backend this reopens the file; for memory it is the same memory."""
+    """A durable backend opens its file again; the memory backend uses the same memory."""
     store = await data.open()
     await filled(store)
     lease = await store.acquire_lease(StreamId("f"), "me", 60_000)
