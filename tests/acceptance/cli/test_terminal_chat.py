@@ -220,6 +220,25 @@ def test_line_mode_supports_editing_history_and_multiline_paste(world: World) ->
     assert said == ["hello", "hello again", "def f():\n    return 1"]
 
 
+def test_ctrl_c_in_line_mode_stops_shell_command_and_not_the_chat(world: World) -> None:
+    begun = world.folder / "begun"
+    with lines(world) as seen:
+        seen.until(PROMPT)
+        seen.press(f"!touch begun; sleep {PATIENCE_S}\r")
+        deadline = time.monotonic() + PATIENCE_S
+        while not begun.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        seen.process.send_signal(signal.SIGINT)
+        seen.until("(stopped)")
+        seen.until(PROMPT)
+        seen.press("hello\r")
+        seen.until("you wrote “hello”")
+        seen.until(PROMPT)
+        seen.press("/quit\r")
+        assert seen.process.wait(PATIENCE_S) == 0
+
+
 def test_paste_in_line_mode_does_not_answer_an_approval(world: World) -> None:
     with lines(world, "--scenario", world.scenario(WRITES)) as seen:
         seen.until("/help says")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from perdure.apps.chat.conversation import (
     SHORT_ANSWERS,
@@ -59,6 +60,20 @@ def leaving_remark(session: StreamId, place: Sequence[str]) -> str:
     return f"{safe(shlex.join(words))}  continues it"
 
 
+async def _run_until_ctrl_c(work: Coroutine[Any, Any, None], teller: Teller) -> None:
+    """Run `work`, the shell command of a user; Ctrl-C stops it and does not end the chat."""
+    running = asyncio.ensure_future(work)
+    try:
+        with interrupts(running.cancel):
+            await asyncio.wait((running,))
+    finally:
+        await cancel_tasks((running,))
+    if running.cancelled():
+        teller.remark("\n(stopped)")
+    else:
+        running.result()
+
+
 class LineChat:
     """A chat at a terminal or a pipe, line by line."""
 
@@ -96,7 +111,10 @@ class LineChat:
                 while (line := await self._line("> ")) is not None:
                     if line.strip() in LEAVING:
                         break
-                    await conversation.obey(line)
+                    if is_shell_command(line) and self._lines.is_terminal:
+                        await _run_until_ctrl_c(conversation.obey(line), self.teller)
+                    else:
+                        await conversation.obey(line)
         except Left:
             self.teller.remark("")
             return INTERRUPTED
