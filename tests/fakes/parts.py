@@ -62,7 +62,7 @@ def fitting(texts: Sequence[Text], query: str, filters: Filters = ()) -> list[Ca
 
 
 def words_of(pages: Iterable[bytes]) -> set[str]:
-    """Return the words that are keys in compressed pages; a search of bytes does not find them."""
+    """Return the keys of compressed pages, because a search of the bytes would not find them."""
     return {kept.key for body in pages for kept in everything(body)}
 
 

@@ -32,7 +32,7 @@ _CONTROLS = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|[\]_][^\x07\x1b]*(?:\x07|\x1b
 
 
 def installed() -> Path | None:
-    """Return the folder of pi's package; None if it, or node, is missing."""
+    """Return the folder of pi's package; None if the package or the program node is missing."""
     folder = Path(os.environ.get(NAMED) or REPOSITORY / ".programs" / "pi")
     packages = [folder / "node_modules" / name for name in PACKAGES]
     found = [package for package in packages if (package / "package.json").is_file()]

@@ -26,5 +26,5 @@ def scanned(folder: Path, dialect: str, query: SearchQuery) -> list[Hit]:
 
 
 def in_order(hits: list[Hit]) -> list[Hit]:
-    """Sort title hits of equal score in the order in which the index read the sessions."""
+    """Sort hits by score. Title hits of equal score are in the order of their sessions."""
     return sorted(hits, key=lambda hit: (-hit.score, hit.stream if hit.role == "title" else ""))

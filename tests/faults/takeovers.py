@@ -1,4 +1,4 @@
-"""How long turns are interrupted by a fault: measured in the database, where the leases are."""
+"""Measures how long a fault interrupts turns, by the leases in the database."""
 
 from __future__ import annotations
 

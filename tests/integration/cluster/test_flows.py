@@ -28,7 +28,7 @@ PROGRAM = "tests.fakes.flow_workers"
 
 @asynccontextmanager
 async def flows_of(store: Store, kind: Kind = "two", *asking: str) -> AsyncGenerator[Flows]:
-    """Return the flows of a program that leaves them to workers."""
+    """Return the flows of a program in which only workers run flows."""
     agents = roles(kind, asking)
     async with (
         Runtime(store, agents, models=model(kind, store), runner="workers") as runtime,

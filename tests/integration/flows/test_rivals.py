@@ -114,7 +114,7 @@ def meanwhile(
     *,
     is_after: bool = False,
 ) -> None:
-    """Run `act` once, immediately before or after the first commit with a `kind`."""
+    """Run `act` once, right before or after the first commit that has an entry of `kind`."""
     commit_as_it_is = store.commit
     waiting = [act]
 
@@ -417,7 +417,7 @@ async def at_work(place: Place, wakes: Wakes | None = None) -> asyncio.Task[Flow
 
 
 async def ended(place: Place, running: asyncio.Task[FlowState]) -> FlowState:
-    """Let node `a` end as well; return the last state of the flow."""
+    """Let the turn of node `a` end; return the last state of the flow."""
     place.roles.script["dev"].append(ASK)
     place.roles.released.set()
     return await running

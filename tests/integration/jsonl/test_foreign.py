@@ -1,4 +1,4 @@
-"""Files that another program wrote: read by its rules, continued, and not rewritten."""
+"""Files of another program are read by that program's rules, extended, and never rewritten."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ class Cutter:
 
 @asynccontextmanager
 async def between(address: str) -> AsyncGenerator[tuple[Cutter, str]]:
-    """A cutter, and the address of the same database through it."""
+    """Run a cutter; yield the cutter and the address of the database through it."""
     folder = address.partition("host=")[2]
     with tempfile.TemporaryDirectory(prefix="perdure-cut-") as own:
         cutter = Cutter(Path(folder, ".s.PGSQL.5432"))

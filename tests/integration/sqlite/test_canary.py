@@ -37,7 +37,7 @@ SPILL_BYTES = 8_000_000
 
 @dataclass
 class Seen:
-    """The names of the files that were written, and of those that the word was written to."""
+    """The names of all written files, and of the files to which the word was written."""
 
     files: set[str] = field(default_factory=set[str])
     leaks: list[str] = field(default_factory=list[str])

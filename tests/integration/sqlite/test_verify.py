@@ -1,4 +1,4 @@
-"""Verify reports every number beside the log that was changed in the file without the store."""
+"""Verify reports values that were changed directly in the file, without the store."""
 
 from __future__ import annotations
 

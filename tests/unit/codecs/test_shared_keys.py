@@ -1,4 +1,4 @@
-"""Keys that pi and Operator share."""
+"""Fields that the records of pi and of Operator share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fields that an episode gets from its entries, and decoding it."""
+"""The fields that an episode gets from its entries, and the decoding of episodes."""
 
 from __future__ import annotations
 

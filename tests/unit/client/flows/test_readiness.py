@@ -1,4 +1,4 @@
-"""Whether workers should run a flow, decided by its log alone."""
+"""The log of a flow alone decides whether workers should run the flow."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def answers() -> ScriptedModel:
 
 
 async def forked(store: perdure.Store, *, is_path: bool) -> tuple[str, str]:
-    """Make a session with three calls, its fork and a fork of that fork, with one call each."""
+    """Make a session, a fork of it, and a fork of that fork; each fork has one call of its own."""
     async with perdure.Runtime(store, agents=[AGENT], models=answers()) as runtime:
         chat = await runtime.start("helper")
         await chat.send("go")

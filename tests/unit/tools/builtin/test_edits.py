@@ -1,4 +1,4 @@
-"""Writing and editing: atomic, inside the jail, and never protected files."""
+"""Files are written and edited atomically, only inside the jail, and never if protected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools cannot access perdure's own files and folders, which environment variables name."""
+"""Tools cannot access perdure's own files and folders that environment variables name."""
 
 from __future__ import annotations
 

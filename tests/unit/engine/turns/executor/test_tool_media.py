@@ -1,4 +1,4 @@
-"""Truncated outputs are stored whole and can be read back, by their own session only."""
+"""Truncated outputs are stored whole. Only their own session can read them back."""
 
 from __future__ import annotations
 

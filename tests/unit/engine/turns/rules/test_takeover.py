@@ -1,4 +1,4 @@
-"""Takeover of a dead process's turn: the crash table, row by row."""
+"""Takeover of a dead process's turn, by the interrupted effect and its policy."""
 
 from __future__ import annotations
 
