@@ -67,7 +67,7 @@ def run(folder: Path, example: str, *arguments: str, said: str = "") -> str:
 
 @contextmanager
 def serving(folder: Path, application: str) -> Generator[httpx.Client]:
-    """A client of an example that uvicorn serves, which is killed at the end."""
+    """A client of an example that uvicorn serves; the server is killed at the end."""
     with served(folder, application) as (_, client):
         yield client
 

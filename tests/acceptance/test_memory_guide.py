@@ -11,7 +11,7 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "memory.md"
 
 
 def comparable(text: str) -> str:
-    """`text` without the random boundary, with the time of the fact replaced by a fixed one."""
+    """Return `text` without the random boundary, and with a fixed time of the fact."""
     text = re.sub(r"context-[0-9a-f]{16}", "context-X", text)
     return re.sub(r"Fact, [0-9: -]{16}", "Fact, T", text).strip()
 

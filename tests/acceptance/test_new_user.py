@@ -16,7 +16,7 @@ TEXT = GUIDE.read_text(encoding="utf-8")
 
 
 def run_inside(command: str, folder: Path, place: Place, at: Path) -> list[str]:
-    """Run ``perdure`` in this process, which takes a tenth of the time, and the rest in a shell.
+    """Run ``perdure`` in this process, which takes a tenth of the time; run the rest in a shell.
 
     `tests/acceptance/test_readme.py` runs the installed program.
     """

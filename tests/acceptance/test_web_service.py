@@ -55,7 +55,7 @@ class Client:
     def terminated(self) -> tuple[float, str]:
         """End the process with SIGTERM; return the time that this took, and its stderr.
 
-        If the process waited for a person to answer, it would end only when its patience is over.
+        A process that waited for a person to answer would end only after its grace period.
         """
         begun = time.monotonic()
         self.process.send_signal(signal.SIGTERM)

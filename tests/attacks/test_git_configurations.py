@@ -413,7 +413,7 @@ async def test_git_keys_that_perdure_overrides_run_no_program(scene: Scene) -> N
 
 
 def test_every_documented_git_key_is_allowed_or_overridden() -> None:
-    """Every key this git documents is allowed or overridden, except includes of other files."""
+    """Every key that the installed git documents is allowed or overridden, except includes."""
     documented = subprocess.run(
         ["git", "help", "-c"], check=True, capture_output=True, text=True
     ).stdout.split("\n")

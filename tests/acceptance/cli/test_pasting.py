@@ -74,7 +74,7 @@ def said(world: World) -> list[str]:
 def test_pasted_lines_keep_their_order_and_indentation(
     world: World, lines: tuple[str, ...]
 ) -> None:
-    """A terminal without bracketed paste sends lines; a message contains one or more of them."""
+    """A terminal without bracketed paste sends lines; each message contains one or more lines."""
     with terminal(world, "--display", "lines") as chat:
         while "> " not in chat.read():
             pass

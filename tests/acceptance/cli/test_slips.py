@@ -1,4 +1,4 @@
-"""Typing mistakes, and odd files: each gets a helpful message, and none does harm."""
+"""Typing mistakes and odd files cause a helpful message, and do no harm."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ Facts = Iterable[Hashable]
 
 
 def _said_by(session: Held, entry: EntryId | None) -> str:
-    """Return the text of the entry, or the kind if it has no text, or "" without an entry."""
+    """Return the text of the entry, its kind if it has no text, or "" if `entry` is None."""
     body = session.body(entry)
     match body:
         case Message() | CustomMessage():

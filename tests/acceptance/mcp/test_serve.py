@@ -28,7 +28,7 @@ KEY = "sk-ant-api03-" + "A1b2C3d4" * 12
 
 @pytest.fixture
 async def address(tmp_path: Path) -> str:
-    """A store with a session of no subject, one of Ana, and a long one."""
+    """A store with a session without a subject, a session of Ana, and a long session."""
     store_address = f"sqlite:///{tmp_path / 'store.db'}"
     async with perdure.open(store_address) as store:
         own = await store.create(title="Trip to Lisbon", id="trip")

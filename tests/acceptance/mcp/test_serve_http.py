@@ -142,7 +142,7 @@ async def test_token_limits_the_data_and_actions_of_an_mcp_client(world: World) 
 
 
 async def assert_refused(world: World, url: str) -> None:
-    """Check that requests without a valid client token get a problem and no data of the store."""
+    """Check that requests without a valid client token get an error and no data of the store."""
     good = {"Authorization": f"Bearer {world.token()}"}
     wrong = [
         {},

@@ -19,7 +19,7 @@ _BESIDE_TREE = ("label", "session_info")
 
 
 class Places:
-    """Maps the records of a session's file to entries of the tree; labels and names have none."""
+    """Maps the records of a session's file to tree entries; labels and names have no tree entry."""
 
     def __init__(self, records: Mapping[str, Record], entries: Mapping[str, EntryId]) -> None:
         self.entries = entries
@@ -79,7 +79,7 @@ async def require_same_context(session: Session, seen: Mapping[str, Any], what: 
 
 
 def _marks_in(path: Path) -> dict[str, EntryId | None]:
-    """Map the ids of perdure's records in the file to entries; None for one outside the tree."""
+    """Map the ids of perdure's records in the file to entries, or to None outside the tree."""
     marks: dict[str, EntryId | None] = {}
     for line in path.read_text("utf-8").split("\n")[1:-1]:
         record = json.loads(line)

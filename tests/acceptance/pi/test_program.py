@@ -185,7 +185,7 @@ async def test_pi_can_list_open_and_branch_an_export(world: World) -> None:
 
 
 async def require_added(store: Store, session: str, path: Path, messages: int) -> None:
-    """Import `path`; require that it adds `messages` to `session`, and warns of nothing."""
+    """Import `path`; require that this adds `messages` to `session` without a warning."""
     clock, chance = store.outside.clock, store.outside.random
     report = await import_source(store.backend, path, clock=clock, random=chance)
     assert (report.session, report.messages, report.warnings) == (session, messages, ())

@@ -1,4 +1,4 @@
-"""The cluster in the console: workers, queues, and stuck turns; only for the role admin."""
+"""The cluster in the console, only for the role admin: workers, queues, and stuck turns."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ async def test_flow_texts_never_run_as_scripts_in_the_console(
 
 
 async def recorded(server: Served) -> str:
-    """A session with hostile texts in every field, which has ended; return its id."""
+    """Create an ended session with hostile texts in every field; return its id."""
     session = await server.store.create(title=IMAGE, cwd=f"/{IMAGE}", subject=IMAGE)
     edit = tool_call("e", "write_file", {"path": IMAGE, "content": ALL})
     call = tool_call("c", f"<b>{IMAGE}", {ALL: ALL})

@@ -47,12 +47,12 @@ class Desk:
 
     @property
     def address(self) -> str:
-        """The address of its store."""
+        """The address of the desk's store."""
         return f"sqlite:///{self.folder / 'desk.db'}"
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of its processes: the two providers, and only its own folder."""
+        """The environment of the desk's processes: both providers, and only the desk's folder."""
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),

@@ -25,7 +25,7 @@ LOST_EVERY, CUT_EVERY = 7, 13
 
 
 class BadLine:
-    """A proxy in front of the desk that drops pieces of its data, and cuts connections."""
+    """A proxy in front of the desk, which drops pieces of the desk's data and cuts connections."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
