@@ -23,7 +23,7 @@ from perdure.session.entries import NewEntry, Sibling
 from perdure.session.ids import StreamId
 from perdure.session.kinds import OPAQUE
 from perdure.session.messages import Message, ToolCallPart, ToolResultPart, assistant
-from perdure.stores.jsonl.index import Log
+from perdure.stores.jsonl.index import Log, Tail
 from perdure.stores.jsonl.store import DialectName
 from tests.conformance.store.building import append, create, labelled, said, texts
 from tests.fakes.samples import with_larger
@@ -148,6 +148,39 @@ async def test_next_commit_starts_after_torn_write(cut: float, name: DialectName
         async with opened(Path(folder), name) as store:
             assert texts(await store.entries(S))[-2:] == ["next", "other"]
             assert (await store.maintenance.verify()).problems == ()
+
+
+@pytest.mark.parametrize("dialect", ["operator", "pi"])
+def test_read_of_the_end_of_a_file_ignores_a_torn_commit(
+    dialect: DialectName, tmp_path: Path
+) -> None:
+    name, before, after = written(dialect)
+    path = tmp_path / name
+    path.write_bytes(before)
+    log = Log(path, CODECS[dialect])
+    assert log.refresh()
+
+    for end in (at + 1 for at in range(len(before) - 1, len(after)) if after[at : at + 1] == b"\n"):
+        path.write_bytes(after[:end])
+        newest, later = Tail(path, CODECS[dialect]), Tail(path, CODECS[dialect])
+        assert newest.read(log.header)
+        assert later.go_on(log.header, len(before), log.head + 1, log.leaf)
+        head = 7 if end == len(after) else log.head
+        assert (newest.head, later.head) == (head, head), end
+
+
+@pytest.mark.parametrize("dialect", ["operator", "pi"])
+def test_last_line_of_a_commit_without_earlier_lines_is_ignored(
+    dialect: DialectName, tmp_path: Path
+) -> None:
+    name, before, after = written(dialect)
+    path = tmp_path / name
+    last = after[after.rindex(b"\n", 0, -1) + 1 :]
+    path.write_bytes(before + last)
+
+    log = Log(path, CODECS[dialect])
+    assert log.refresh()
+    assert (log.head, log.leaf, log.torn_bytes) == (3, 2, len(last))
 
 
 @pytest.mark.parametrize("dialect", ["operator", "pi"])
