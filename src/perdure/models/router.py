@@ -99,8 +99,8 @@ class ModelRouter:
         """Create the clients that serve `models`.
 
         The clients are created in a thread, because loading a library takes seconds. If a provider
-        is not set up, this call raises no error. The error is raised by the first model call that
-        needs the provider.
+        is not set up, this call raises no error. Each model call that needs the provider then fails
+        with this error.
         """
         for model in models:
             if model not in self._prepared:

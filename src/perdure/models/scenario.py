@@ -186,7 +186,7 @@ def situation_of(request: ModelRequest, answers: int | None = None) -> Situation
 
 
 def asks_summary(request: ModelRequest) -> bool:
-    """Return whether `request` asks the model to summarize a conversation for a compaction."""
+    """Return whether `request` asks the model to summarize a conversation."""
     last = request.messages[-1] if request.messages else None
     text = last.text if last is not None and last.role == "user" else ""
     return "<conversation>" in text and "</conversation>" in text

@@ -43,13 +43,13 @@ class ContextWindow(msgspec.Struct, frozen=True):
     Shape: `entries` are in the order from root to leaf. The `entries` begin with the first entry
     that the newest compaction keeps, or with the root if there is no compaction. `entries` include
     compactions, at their positions on the branch. `hidden` counts the tree entries of the branch
-    before `entries`. `leaf` is the last entry of the branch. `undone` are the undone compactions
-    among `entries`. `pins` are the entries of the branch that always stay in the context. `pinned`
-    are the pins that are not in `entries`. Stores do not fill `pins` and `pinned`; the caller fills
-    them. A window read with a limit contains only the newest `entries`. With a limit, `earlier`
-    counts the entries that the limit leaves out; they come after the hidden entries. With a limit,
-    `undone` also contains undone compactions that the limit leaves out, if they come after the
-    newest compaction that was not undone.
+    before `entries`. `leaf` is the last entry of the branch. `undone` are the undone or erased
+    compactions among `entries`. `pins` are the entries of the branch that always stay in the
+    context. `pinned` are the pins that are not in `entries`. Stores do not fill `pins` and
+    `pinned`; the caller fills them. A window read with a limit contains only the newest `entries`.
+    With a limit, `earlier` counts the entries that the limit leaves out; they come after the hidden
+    entries. With a limit, `undone` also contains undone or erased compactions that the limit leaves
+    out, if they come after the newest compaction that is neither undone nor erased.
     """
 
     leaf: EntryId | None

@@ -325,9 +325,9 @@ class Trimmed(SideBody, frozen=True, omit_defaults=True):
     """The request of a model call omitted the oldest messages of the branch, or recalled texts.
 
     `about` refers to the model call. `dropped` is the number of omitted messages. `limit` is the
-    limit that caused the omission of these messages. If this limit counts tokens, `tokens` is its
-    size. `recalled` counts the recalled texts that were left out, because they exceeded their share
-    of the request.
+    limit that caused the omission of these messages. If this limit counts tokens, `tokens` is the
+    maximum. `recalled` counts the recalled texts that were left out, because they exceeded their
+    share of the request.
     """
 
     kind: ClassVar[str] = "trimmed"

@@ -74,7 +74,7 @@ class ActivityTotal(ShortRepr, frozen=True):
 class FileEdit(ShortRepr, frozen=True):
     """A file that tool calls changed.
 
-    `path` is the argument of the call. A relative path is below `cwd`; for an absolute path, `cwd`
+    `path` is the path as in the call. A relative path is below `cwd`; for an absolute path, `cwd`
     is None. `entry_id` refers to the newest call that changed the file: a call of `tool` in
     `session`. `edits` counts the calls that changed the file, in the sessions that were read for
     the list.

@@ -47,11 +47,13 @@ class CopiedStream(msgspec.Struct, frozen=True):
     """The result of a copy for one stream.
 
     `added` counts the new entries in the target. `hash` is the hash of the target's chain, in
-    hexadecimal. `hash` equals the hash in the source, unless the stream got new hashes (outcome
-    ``sealed anew``). `reason` says why the hashes are new, or what the fault is. The outcome
-    ``conflict`` means that the target has another session with the same id. A ``damaged`` stream
-    was copied up to the damage. The outcome ``erased`` means that an erased stream was skipped,
-    because the target can only remove whole sessions.
+    hexadecimal. `hash` equals the hash in the source, unless this copy or an earlier copy gave the
+    stream new hashes (outcome ``sealed anew``, or ``present`` with a `reason`). `reason` says why
+    the hashes are new, or what the fault is. The outcome ``conflict`` means that the stream does
+    not fit into the target, for example because the target has another session with the same id. A
+    ``damaged`` stream was copied up to the damage. The outcome ``erased`` means that nothing was
+    copied. Either the stream is erased and the target can only remove whole sessions, or the stream
+    was removed from the source during the copy.
     """
 
     stream: StreamId

@@ -41,8 +41,8 @@ def checked_body(new: NewEntry) -> Body | None:
     Decoding a body with the class of its kind checks all of the body. Only a body that this version
     cannot decode, or that is not ASCII, is also parsed as JSON. Decoding skips the text in unknown
     fields, so a separate check validates that text.
-    Raises: InvalidEntry if the body is not valid JSON, does not match its kind, or contains media
-    as bytes.
+    Raises: InvalidEntry if the body is not valid JSON, does not match its kind, has an invalid
+    version, or contains media as bytes.
     """
     if new.kind == OPAQUE:
         return None

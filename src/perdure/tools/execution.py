@@ -56,9 +56,9 @@ async def run_tool(
 ) -> ToolRun:
     """Run `call` within the limits of `spec`, and return the result.
 
-    If `answered` is given, it gets the run and returns the run to use instead. Arguments that the
-    tool must not receive are removed from the call, and secrets that the tool received are removed
-    from its output.
+    If `answered` is given, it gets the run and returns the run to use instead. It is not called if
+    the approval of the call is stale. Arguments that the tool must not receive are removed from the
+    call, and secrets that the tool received are removed from its output.
     Raises: CancelledError if the caller is cancelled; the tool is then cancelled too.
     """
     started_s = clock.steady_s()

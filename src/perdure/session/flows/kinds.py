@@ -99,8 +99,8 @@ class FlowStarted(SideBody, frozen=True, omit_defaults=True):
 class RunSettings(SideBody, frozen=True, omit_defaults=True):
     """The settings with which a program runs the flow, to be reused at the next run.
 
-    `scenario` is an absolute path. Roles may run commands that match `commands`, or all commands if
-    `commands` is empty. The newest settings that this user wrote or trusts replace all others.
+    `scenario` is an absolute path. If `commands` is empty, any command can be allowed for roles.
+    The newest settings that this user wrote or trusts replace all others.
     """
 
     kind: ClassVar[str] = "flow_settings"

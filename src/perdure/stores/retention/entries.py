@@ -63,7 +63,7 @@ def entry_erasures(
     Raises: EntryNotFound if an entry does not exist. The call raises InvalidEntry for an entry that
     cannot be erased alone, and TurnOpen while a turn is open. With the policy "refuse", the call
     raises SessionHasForks if forks share a requested entry. With the policy "keep", it raises
-    SessionHasForks if forks share all requested entries.
+    SessionHasForks if forks share all requested entries that are not erased yet.
     """
     stream = state.header.id
     if state.open_turn is not None:

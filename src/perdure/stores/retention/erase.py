@@ -118,8 +118,9 @@ class ErasedSession(ShortRepr, frozen=True, kw_only=True):
     the forks in `kept_for`. `hash_before` and `hash_after` are the hashes of the chain, in
     hexadecimal, before and after the entry that records the erasure; after a removal, `hash_after`
     is None. `is_whole` is False if only some entries of the session were erased. These entries were
-    requested, or they repeat or summarize erased entries, possibly of another session. `requested`
-    counts only the entries that the request named. `requested` is 0 for whole sessions.
+    requested, or they are copies, summaries or facts of erased entries, possibly of another
+    session. `requested` counts only the entries that the request named. `requested` is 0 for whole
+    sessions.
     Units: `bytes` is the size of the bodies.
     """
 

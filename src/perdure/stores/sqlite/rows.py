@@ -268,7 +268,7 @@ def standing(tables: Tables, namespace: str, stream: StreamId) -> Stream:
 def _still_stands(tables: Tables, stream: Stream) -> bool:
     """Return whether the cached `stream` is unchanged, without reading its whole row again.
 
-    If the next position is unknown, the query also reads the next position and the namespace of the
+    If the next position is unknown, the call also caches the next position and the namespace of the
     newest span.
     """
     state = stream.state

@@ -49,7 +49,7 @@ class Answer(Generic[T]):
     An asyncio future schedules the waiting task for the next round of the loop, after the operating
     system is polled again. An `Answer` resumes the waiting task in the same round of the event loop
     that runs the answer's callback. Only the thread of the event loop uses an answer, except that
-    the writer's thread reads `is_cancelled`.
+    the threads of the writer and of the readers read `is_cancelled`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

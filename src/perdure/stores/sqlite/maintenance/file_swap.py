@@ -124,9 +124,10 @@ def put_where_nothing_is(new: Path, path: Path) -> None:
 def exchange(new: Path, path: Path, aside: Path, *, site: Site | None) -> None:
     """Rename `new` to `path`; move the previous file and its log to the folder `aside`.
 
-    `site` is the previous store, or None if SQLite cannot open it. If `site` is given, the function
-    locks this store exclusively during the exchange. After a kill at any moment, the previous store
-    is complete, either under its name or in `aside`.
+    `site` is the previous store. It is None if SQLite cannot open the store, or if the caller has
+    locked the store. If `site` is given, the function locks this store exclusively during the
+    exchange. After a kill at any moment, the previous store is complete, either under its name or
+    in `aside`.
     Durable: the exchange is on the disk when the call returns.
     Raises: StoreInUse, StoreUnavailable.
     """

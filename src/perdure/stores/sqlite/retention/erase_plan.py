@@ -63,7 +63,8 @@ def begin(
 ) -> Certificate:
     """Begin the erasure `request`; return the preliminary certificate.
 
-    If the session was erased before and nothing is left to erase, return the earlier certificate.
+    If nothing is left to erase, because the session or all requested entries were erased before,
+    return the earlier certificate.
     Raises: SessionNotFound, SessionHasForks.
     """
     found = namespace_no(tables, namespace)
