@@ -170,7 +170,7 @@ def _first_undone_after(window: ContextWindow, at: int) -> int:
     """Return the position from which answers may have had less context than the current one.
 
     This is the position of the first undone compaction after `at`; 0 if a compaction before the
-    window was undone; the end of the window if no compaction was undone.
+    window was undone; the end of the window if there is no such compaction.
     """
     if not window.undone:
         return len(window.entries)

@@ -6,7 +6,7 @@ from perdure.errors.stores import StoreError
 
 
 class CopyConflict(StoreError):
-    """The target has a session with this id, and its entries differ from the copied session."""
+    """The target has a session with this id that is not the beginning of the copied session."""
 
     code = "copy_conflict"
 

@@ -138,7 +138,7 @@ class Chat(Generic[OutputT]):
         write, if too many turns wait for workers; TurnFailed. The call raises WrongArgument for an
         empty message, a selection outside `active_file`, or the variable ``working_dir``;
         SecretPasted if a variable contains a credential, or if the agent refuses a credential in
-        the message. For a message over 64 kB, the turn raises SecretPasted.
+        the message. If such a message is over 64 kB, the turn raises SecretPasted instead.
         """
         due_at = None if at is None else due_at_of(at)
         is_later = due_at is not None or idempotency_key is not None

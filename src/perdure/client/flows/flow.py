@@ -165,10 +165,10 @@ class Flow:
         The call grants or revokes every `command`, or none of them if one is rejected.
         If the new consent allows the call of an open question, the question is answered and its
         turn continues.
-        Raises: ValueError if no change is given, or if there is no grant to revoke; FlowRefusal if
-        the flow is completed. Also raises ConfigError if no role can use a command or tool, if a
-        grant to revoke does not exist, or if the mode is "no-access", in which grants have no
-        effect.
+        Raises: ValueError if no change is given, or if `is_revoked` is given without `command`;
+        FlowRefusal if the flow is completed. Also raises ConfigError if no role can use a command
+        or tool, if a grant to revoke does not exist, or if a command or tool is granted in the mode
+        "no-access", in which grants have no effect.
         """
         given = () if command is None else (command,) if isinstance(command, str) else command
         if not given and (mode is None or is_revoked):

@@ -131,7 +131,7 @@ class Flows:
         then on the flow uses that file. `project` (default: the name of the workspace's folder) is
         a folder in the workspace; the roles read its ``a-docs``. A document runs with `inputs`.
         Each agent that a node names is an agent of the runtime, or an agent that the document
-        defines. A document is also stored in the log. Later changes of the document's file have no
+        defines. A flow of a document uses the document in the log, so changes of the file have no
         effect. `roles` sets models, skills and tools of role instances. `configuring` applies to
         role instances that are not in `roles`. With "given", the settings come from the agent and
         files of the role. With "ask", the role waits for a person if there is a choice. With

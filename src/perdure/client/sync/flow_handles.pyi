@@ -144,10 +144,10 @@ class Flow(Handle[AsyncFlow]):
         The call grants or revokes every `command`, or none of them if one is rejected.
         If the new consent allows the call of an open question, the question is answered and its
         turn continues.
-        Raises: ValueError if no change is given, or if there is no grant to revoke; FlowRefusal if
-        the flow is completed. Also raises ConfigError if no role can use a command or tool, if a
-        grant to revoke does not exist, or if the mode is "no-access", in which grants have no
-        effect.
+        Raises: ValueError if no change is given, or if `is_revoked` is given without `command`;
+        FlowRefusal if the flow is completed. Also raises ConfigError if no role can use a command
+        or tool, if a grant to revoke does not exist, or if a command or tool is granted in the mode
+        "no-access", in which grants have no effect.
         """
 
     def configure(
@@ -235,7 +235,7 @@ class Flows(Handle[AsyncFlows]):
         then on the flow uses that file. `project` (default: the name of the workspace's folder) is
         a folder in the workspace; the roles read its ``a-docs``. A document runs with `inputs`.
         Each agent that a node names is an agent of the runtime, or an agent that the document
-        defines. A document is also stored in the log. Later changes of the document's file have no
+        defines. A flow of a document uses the document in the log, so changes of the file have no
         effect. `roles` sets models, skills and tools of role instances. `configuring` applies to
         role instances that are not in `roles`. With "given", the settings come from the agent and
         files of the role. With "ask", the role waits for a person if there is a choice. With

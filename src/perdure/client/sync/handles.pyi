@@ -186,8 +186,8 @@ class Session(Handle[AsyncSession]):
         """Iterate over the session's own log in order; `newest_first` reverses the order.
 
         The first entry is the next one after seq `after`. With `newest_first`, the first entry is
-        the newest one before seq `after`. `kind` selects entries of one kind, which may be a kind
-        of side entries. Raises: ValueError if `after` is less than -1, or if `limit` is negative.
+        the newest one (before `after`, if given). `kind` selects one kind, also of side entries.
+        Raises: ValueError if `after` is less than -1, or if `limit` is negative.
         """
 
     def notes(
@@ -464,13 +464,13 @@ class Session(Handle[AsyncSession]):
         """Export the session, to the file `path` if `path` is given.
 
         The format "perdure" contains everything, and `Store.import_files` restores it. Markdown and
-        workflows contain one branch; the other formats contain all branches. `leaf` selects one
-        branch by its end, and `all_branches` selects every branch. `redact` replaces "secrets",
-        "paths" or both in the exported text. `Exported.warnings` lists the data that the format
-        cannot represent. A draft is stored first. Durable: the file is complete when this returns.
-        Only the owner of the file can read it. Raises: PathExists, unless `replace` is given;
-        FormatError if the path cannot be written; WrongArgument for a folder or a file of the
-        store; EntryNotFound if `leaf` does not exist; Erased.
+        workflows contain one branch; other formats contain all branches. `leaf` selects one branch
+        by its end, and `all_branches` selects every branch. `redact` replaces "secrets", "paths" or
+        both in the text. `dialect` applies only to workflows. `Exported.warnings` lists data that
+        the format cannot represent. A draft is stored first. Durable: the file is complete when
+        this returns. Only the owner of the file can read it. Raises: PathExists, unless `replace`
+        is given; FormatError if the path cannot be written; WrongArgument for a folder or a file of
+        the store; EntryNotFound if `leaf` does not exist; Erased.
         """
 
     def erase(
@@ -1174,7 +1174,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         write, if too many turns wait for workers; TurnFailed. The call raises WrongArgument for an
         empty message, a selection outside `active_file`, or the variable ``working_dir``;
         SecretPasted if a variable contains a credential, or if the agent refuses a credential in
-        the message. For a message over 64 kB, the turn raises SecretPasted.
+        the message. If such a message is over 64 kB, the turn raises SecretPasted instead.
         """
 
     def recover(self, turn: int | None = None) -> Turn[OutputT]:

@@ -46,7 +46,7 @@ class SilenceLimits(ShortRepr, frozen=True):
 class Limits(ShortRepr, frozen=True, metaclass=NamedParameters):
     """Limits that end a turn with an error. For each limit, zero or less means the default.
 
-    `max_turns` limits the turns of a session in which the session's own agent called a model.
+    `max_turns` limits the number of turns in which the session's own agent called a model.
     `max_tool_rounds` limits the answers of one turn that call tools. `max_correctable_rounds`
     limits the answers with faulty tool calls that the model can correct (an unknown tool, invalid
     arguments).

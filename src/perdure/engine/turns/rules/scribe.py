@@ -43,7 +43,7 @@ def is_user_message(queued: Queued) -> bool:
 
 
 class Unexamined(Exception):
-    """Raised if the facts that a person must approve for `call` were not read before the step."""
+    """Raised if facts that the decision about `call` may need were not read before the step."""
 
     def __init__(self, call: ToolCallPart, place: int) -> None:
         super().__init__(call.id)
@@ -79,8 +79,8 @@ class Scribe:
     def ruling(self, config: TurnConfig, granted: frozenset[str], index: int = 0) -> Ruling:
         """Return the policy's decision about a pending call, with the grants in `granted`.
 
-        Raises: Unexamined if a person must approve the call, and the facts to approve were not read
-        yet.
+        Raises: Unexamined if the call may need a person's approval, and the facts to approve were
+        not read yet.
         """
         call, place = self.state.pending[index], len(self.state.pending) - index
         ruling = config.judge(call, granted, self._bounds.get(place))
