@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -32,6 +33,22 @@ CREATE OR REPLACE TRIGGER counts AFTER INSERT ON perdure.live_delta
 CREATE OR REPLACE TRIGGER counts AFTER INSERT ON perdure.live_watch
     FOR EACH ROW EXECUTE FUNCTION public.count_write();
 """
+
+_STOP_COUNT = """
+DROP FUNCTION IF EXISTS public.count_write CASCADE;
+DROP TABLE IF EXISTS public.written;
+"""
+
+
+@pytest.fixture
+def counting(address: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection to the database, which counts writes of live events until the test ends."""
+    with psycopg.connect(address, autocommit=True) as db:
+        try:
+            db.execute(_COUNT_WRITES.encode())
+            yield db
+        finally:
+            db.execute(_STOP_COUNT.encode())
 
 
 @pytest.fixture(scope="module")
@@ -193,30 +210,28 @@ async def test_live_events_of_a_killed_worker_disappear(
 
 
 async def test_live_events_are_not_written_without_watchers(
-    runtime: Runtime, store: Store, address: str, folder: Path
+    runtime: Runtime, counting: psycopg.Connection[Any], folder: Path
 ) -> None:
-    with psycopg.connect(address, autocommit=True) as db:
-        db.execute(_COUNT_WRITES.encode())
-        chat = await runtime.start(SLOW)
-        await chat.send("tell me")
-        assert db.execute("SELECT count(*) FROM public.written").fetchone() == (0,)
-        (folder / HELD).touch()
-        (folder / BRIEF).touch()
-        async for event in chat.send("again"):
-            release_once_shown(event, folder)
-        (folder / BRIEF).unlink()
-        row = db.execute("SELECT count(*) FROM public.written").fetchone()
-        assert row is not None
-        assert row[0] > 10
+    chat = await runtime.start(SLOW)
+    await chat.send("tell me")
+    assert counting.execute("SELECT count(*) FROM public.written").fetchone() == (0,)
+    (folder / HELD).touch()
+    (folder / BRIEF).touch()
+    async for event in chat.send("again"):
+        release_once_shown(event, folder)
+    (folder / BRIEF).unlink()
+    row = counting.execute("SELECT count(*) FROM public.written").fetchone()
+    assert row is not None
+    assert row[0] > 10
 
-        async def is_cleaned() -> bool:
-            left = (
-                "SELECT count(*) FROM perdure.live_delta",
-                "SELECT count(*) FROM perdure.live_watch",
-            )
-            return all(db.execute(each.encode()).fetchone() == (0,) for each in left)
+    async def is_cleaned() -> bool:
+        left = (
+            "SELECT count(*) FROM perdure.live_delta",
+            "SELECT count(*) FROM perdure.live_watch",
+        )
+        return all(counting.execute(each.encode()).fetchone() == (0,) for each in left)
 
-        await until(is_cleaned)
+    await until(is_cleaned)
 
 
 @pytest.mark.all_only

@@ -9,9 +9,10 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
@@ -22,6 +23,8 @@ from perdure.stores.cluster.limits import Limit, LimitService, Slot, slot_id
 from tests.fakes.workers import READY_S, ROOT, until
 
 pytestmark = pytest.mark.full_only
+
+Connection = psycopg.Connection[tuple[Any, ...]]
 
 P, Q, M, N = "provider:p", "provider:q", "model:p:m", "model:p:n"
 
@@ -270,53 +273,6 @@ def _end(process: subprocess.Popen[str]) -> None:
         process.stdout.close()
 
 
-async def test_requests_of_several_processes_keep_the_minimum_interval_of_every_limit(
-    store: Store, address: str
-) -> None:
-    """Three processes send requests to a provider and two models. A trigger records permits."""
-    limits = {P: 1_200, M: 500, N: 900}
-    for subject, per_minute in limits.items():
-        await of(store).set_limit(Limit(subject=subject, per_minute=per_minute))
-    with psycopg.connect(address, autocommit=True) as db:
-        db.execute(_TRACE)
-        loops = [
-            await _loop(address, "permits", *subjects)
-            for subjects in (OF_A, OF_B, ("namespace:b", N, P))
-        ]
-        try:
-
-            async def are_permitted() -> bool:
-                return _count(db, M) >= 8 and _count(db, N) >= 8
-
-            await until(are_permitted)
-            # Setting, removing and setting a limit again permits nothing early.
-            for changed in (Limit(subject=M), Limit(subject=M, per_minute=500)):
-                await of(store).set_limit(changed)
-            before = _count(db, M)
-
-            async def are_more_permitted() -> bool:
-                return _count(db, M) >= before + 4
-
-            await until(are_more_permitted)
-        finally:
-            for each in loops:
-                _end(each)
-            db.execute("DROP TRIGGER traced ON perdure.work_limit")
-        # A permit has one time. Only without the limit of the model, the provider has one alone.
-        alone = db.execute(
-            "SELECT count(*) FROM permit AS m WHERE m.subject <> %s "
-            "AND NOT EXISTS (SELECT FROM permit AS p WHERE p.subject = %s AND p.at = m.at)",
-            (P, P),
-        ).fetchone()
-        assert alone == (0,)
-        for subject, per_minute in limits.items():
-            found = db.execute(
-                "SELECT at FROM permit WHERE subject = %s ORDER BY at", (subject,)
-            ).fetchall()
-            for (one,), (other,) in itertools.pairwise(found):
-                assert other - one >= timedelta(minutes=1) / per_minute
-
-
 _TRACE = """
 CREATE TABLE permit (subject text, at timestamptz);
 CREATE FUNCTION trace() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
@@ -331,7 +287,64 @@ CREATE TRIGGER traced AFTER UPDATE ON perdure.work_limit FOR EACH ROW EXECUTE FU
 """
 
 
-def _count(db: psycopg.Connection[tuple[object, ...]], subject: str) -> int:
+@pytest.fixture
+def permits(store: Store, address: str) -> Iterator[Connection]:
+    """A connection to the database, in which a trigger records permits until the test ends."""
+    assert store
+    with psycopg.connect(address, autocommit=True) as db:
+        try:
+            db.execute(_TRACE)
+            yield db
+        finally:
+            db.execute("DROP FUNCTION IF EXISTS trace CASCADE")
+            db.execute("DROP TABLE IF EXISTS permit")
+
+
+async def test_requests_of_several_processes_keep_the_minimum_interval_of_every_limit(
+    store: Store, address: str, permits: Connection
+) -> None:
+    """Three processes send requests to a provider and two models. A trigger records permits."""
+    limits = {P: 1_200, M: 500, N: 900}
+    for subject, per_minute in limits.items():
+        await of(store).set_limit(Limit(subject=subject, per_minute=per_minute))
+    loops = [
+        await _loop(address, "permits", *subjects)
+        for subjects in (OF_A, OF_B, ("namespace:b", N, P))
+    ]
+    try:
+
+        async def are_permitted() -> bool:
+            return _count(permits, M) >= 8 and _count(permits, N) >= 8
+
+        await until(are_permitted)
+        # Setting, removing and setting a limit again permits nothing early.
+        for changed in (Limit(subject=M), Limit(subject=M, per_minute=500)):
+            await of(store).set_limit(changed)
+        before = _count(permits, M)
+
+        async def are_more_permitted() -> bool:
+            return _count(permits, M) >= before + 4
+
+        await until(are_more_permitted)
+    finally:
+        for each in loops:
+            _end(each)
+    # A permit has one time. Only without the limit of the model, the provider has one alone.
+    alone = permits.execute(
+        "SELECT count(*) FROM permit AS m WHERE m.subject <> %s "
+        "AND NOT EXISTS (SELECT FROM permit AS p WHERE p.subject = %s AND p.at = m.at)",
+        (P, P),
+    ).fetchone()
+    assert alone == (0,)
+    for subject, per_minute in limits.items():
+        found = permits.execute(
+            "SELECT at FROM permit WHERE subject = %s ORDER BY at", (subject,)
+        ).fetchall()
+        for (one,), (other,) in itertools.pairwise(found):
+            assert other - one >= timedelta(minutes=1) / per_minute
+
+
+def _count(db: Connection, subject: str) -> int:
     row = db.execute("SELECT count(*) FROM permit WHERE subject = %s", (subject,)).fetchone()
     assert row is not None
     assert isinstance(row[0], int)
