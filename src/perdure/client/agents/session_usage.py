@@ -90,8 +90,8 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
     """Close the session if nothing happened in it for `timeout_s`; return whether it was closed.
 
     A session with an open turn (even one that waits for an answer) or with a scheduled turn is not
-    idle. A session is closed as idle only after it has had a turn in this store. A session with the
-    origin "import" is never closed as idle.
+    idle. A session that has had no turn, or that has the origin "import", is never closed as idle.
+    A session that was restored from a file is closed as idle only after a turn in this store.
     """
     info, at = state.info, store.outside.clock.now_ms()
     if state.open_turn is not None or timeout_s is None or not can_end_as_idle(info):
