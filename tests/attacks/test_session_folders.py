@@ -127,7 +127,7 @@ def hard_linked_feed(folder: Path, outside: Path) -> None:
 
 
 def erasure_of(path: str) -> Plant:
-    """Return a form that plants a record of an unfinished erasure of the file at `path`."""
+    """Return a function that plants a record; by the record, `path` is a file to be erased."""
 
     def plant(folder: Path, outside: Path) -> None:
         certificate: dict[str, object] = {

@@ -36,8 +36,8 @@ class FlowOracle:
     """A check of the log of one flow, entry by entry.
 
     `told` maps each role instance to the expected content of the entry messages of its claims.
-    `questions` contains the open questions. Its key is a node, a role (during the improvement), or
-    "" for the flow itself.
+    `questions` maps the node that asks to its open question. A question of a role in the
+    improvement phase has the role as its key; a question of the flow itself has the key "".
     """
 
     def __init__(self) -> None:

@@ -103,7 +103,10 @@ class Commands:
 
 
 def make_mortal(kill: Kill | None, told: int) -> None:
-    """Make this process die at `kill`, and report each commit and write on a file descriptor."""
+    """Make this process die at `kill`.
+
+    Before that, the process reports each commit and each write on the file descriptor `told`.
+    """
     reaper = _Reaper(kill, told)
     for name in ("commit", *_WRITES):
         whole = getattr(SqliteStore, name)

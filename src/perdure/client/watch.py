@@ -242,7 +242,7 @@ class _Elsewhere:
             self._relay.unfollow(self._stream)
 
     async def catch_up(self, page: _Page, *, is_last: bool) -> None:
-        """Wait until the bus has all events of the model calls that end in `page`."""
+        """Wait until the bus has all events of those model calls whose end is in `page`."""
         if self._relay is not None:
             await self._relay.catch_up(_calls_in(page, _MODEL_ENDS), is_last=is_last)
 

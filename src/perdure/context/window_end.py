@@ -109,8 +109,8 @@ def _has_hidden_ties(joined: ContextWindow, known: frozenset[EntryId]) -> bool:
     """Return True if the context before the entries `known` depends on unread entries.
 
     There are two cases. In the first case, the newest compaction retains messages instead of
-    entries. The context then depends on unread entries if the compaction is in `known`, or if a
-    pinned entry that the compaction does not hide comes before `known`. In the second case, a
+    entries, and `known` contains this compaction, or a pinned entry that the compaction does not
+    hide comes before the entries in `known`. In the second case, a
     pinned answer before `known` failed. The context then depends on the next answer, which may be
     unread and replaces the failed answer.
     """

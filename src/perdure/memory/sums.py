@@ -28,7 +28,7 @@ _HOUR_MS = 3_600_000
 
 
 class PlainSums:
-    """Implements ``ranking.Sums`` with dicts of those texts that have a word of the question."""
+    """Implements ``ranking.Sums`` with dicts that contain only texts matching the question."""
 
     def __init__(self, corpus: Corpus, question: Question, scope: Scope, weights: Weights) -> None:
         self._corpus = corpus

@@ -47,8 +47,8 @@ class ContextWindow(msgspec.Struct, frozen=True):
     compactions among `entries`. `pins` are the entries of the branch that always stay in the
     context. `pinned` are the pins that are not in `entries`. Stores do not fill `pins` and
     `pinned`; the caller fills them. A window read with a limit contains only the newest `entries`.
-    With a limit, `earlier` counts the entries that the limit leaves out; they come after the hidden
-    entries. With a limit, `undone` also contains undone or erased compactions that the limit leaves
+    With a limit, `earlier` counts the entries that the limit leaves out; `hidden` does not count
+    them. With a limit, `undone` also contains undone or erased compactions that the limit leaves
     out, if they come after the newest compaction that is neither undone nor erased.
     """
 

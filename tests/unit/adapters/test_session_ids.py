@@ -1,4 +1,4 @@
-"""Session ids from foreign ids: readable if legal, always distinct."""
+"""Session ids that are made from ids of other programs are distinct, and readable if possible."""
 
 from __future__ import annotations
 

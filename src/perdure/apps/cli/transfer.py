@@ -140,8 +140,8 @@ class ExportOptions(msgspec.Struct, frozen=True):
     def kind(self) -> ExportFormat:
         """The format of the export.
 
-        This is the named format. If no format is named, it is HTML for an archive; otherwise, it is
-        the format of the output's extension.
+        If the user named no format, the format of an archive is HTML, and the format of a session
+        follows from the extension of the output file.
         """
         ending = "" if self.output is None else self.output.suffix.lower()
         return self.format or ("html" if self.is_archive else _ENDINGS.get(ending, "perdure"))

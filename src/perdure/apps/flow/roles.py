@@ -65,7 +65,9 @@ def roles_of(graph: Graph) -> tuple[str, ...]:
 
 
 def roles_in(words: Sequence[str]) -> dict[str, RoleConfiguration]:
-    """Return the settings of role instances; each of `words` names a role and a choice.
+    """Return the settings of role instances.
+
+    Each of `words` names a role, and chooses its model or skills: ``ROLE model=NAME skills=A,B``.
 
     Raises: ConfigError.
     """

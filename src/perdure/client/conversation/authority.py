@@ -79,7 +79,7 @@ class Authority(msgspec.Struct, frozen=True):
 
 
 async def authority_of(store: LogReader, session: StreamId) -> Authority:
-    """Return whether the agent and the newest turn of `session` are in force on this machine.
+    """Return whether the agent and the newest turn of `session` may give permissions here.
 
     Raises: SessionNotFound if the session does not exist; the errors of reading a log.
     """

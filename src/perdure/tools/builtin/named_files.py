@@ -62,10 +62,11 @@ def program_facts(program: str, folder: Path) -> dict[str, str]:
 
 
 def script_facts(argv: Sequence[str], folder: Path) -> dict[str, str]:
-    """Return facts for the files that `argv` names; relative names are resolved in `folder`.
+    """Return a fact about each file that `argv` names: its resolved path, and its hash or times.
 
-    Shape: "script NAME" maps to the file's resolved path and hash. Each of the first `MAX_FILES`
-    files has its own fact; all other files share one fact.
+    A relative name is resolved in `folder`.
+    Shape: "script NAME" maps to the fact about the file. Each of the first `MAX_FILES` files has
+    its own fact; all other files share one fact.
     Raises: ToolError if there are too many names.
     """
     facts: dict[str, str] = {}

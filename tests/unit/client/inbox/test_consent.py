@@ -56,7 +56,7 @@ def test_consent_mode_no_access_revokes_granted_calls(
     assert not is_freed(question, closed)
 
 
-def test_allowing_a_call_in_the_whole_flow_sets_partial_access() -> None:
+def test_allowing_a_call_for_the_flow_changes_the_consent_mode() -> None:
     assert allowing(COMMAND, ConsentState(), "ana") == ConsentChanged(
         "ana", "partial-access", "bash", "make test"
     )

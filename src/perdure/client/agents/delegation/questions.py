@@ -39,7 +39,7 @@ async def asked_below(store: LogReader, session: StreamId, at: int) -> list[Aske
 
 
 async def awaited_sessions(store: LogReader, stream: StreamId, at: int) -> set[StreamId]:
-    """Return the sessions whose questions the open turn of `stream` waits for.
+    """Return the sessions with the questions that the open turn of `stream` waits for.
 
     The result can contain the session itself and the sessions of the agents that it invoked. The
     result is empty if the turn can continue, or if a stop was requested. Units: `at` is Unix

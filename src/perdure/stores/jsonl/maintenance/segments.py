@@ -83,7 +83,10 @@ def read_segment(
 def receive(
     shelf: SessionIndex, feed: Feed, share: StreamSegment, contents: Sequence[bytes]
 ) -> None:
-    """Implement ``MaintenanceService.receive``; commits that were written before a kill stay."""
+    """Implement ``MaintenanceService.receive``.
+
+    If the process is killed, the commits that it has already written remain.
+    """
     _check_possible(share)
     check(share)
     stream = share.header.id
