@@ -272,7 +272,7 @@ class Two:
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
     """The backend named by the test's parameter."""
     name = cast("str", request.param)
-    server = request.getfixturevalue("postgres") if name == "postgres" else None
+    server = request.getfixturevalue("warm_postgres") if name == "postgres" else None
     return Backend(name, tmp_path, ManualClock(), server)
 
 

@@ -62,7 +62,7 @@ async def opened(
         async with perdure.open(addresses[backend]) as store:
             yield store
         return
-    server: PostgresServer = request.getfixturevalue("postgres")
+    server: PostgresServer = request.getfixturevalue("warm_postgres")
     address = server.take()
     async with perdure.open(address) as store:
         yield store

@@ -33,7 +33,7 @@ STORES = ["memory", "sqlite", "jsonl", "postgres"]
 @pytest.fixture(params=STORES)
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres")
+        server: PostgresServer = request.getfixturevalue("warm_postgres")
         taken = server.take()
         yield taken
         server.give_back(taken)

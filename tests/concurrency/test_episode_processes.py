@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,17 +24,22 @@ PROCESSES = 3
 SESSIONS = 8
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "jsonl", "postgres"])
+@pytest.fixture(params=["sqlite", "jsonl", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Return the address of an empty store."""
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("warm_postgres")
+        taken = server.take()
+        yield taken
+        server.give_back(taken)
+    else:
+        yield f"{request.param}:///{tmp_path / 's'}"
+
+
 @pytest.mark.parametrize("role", ["end", "open"])
 async def test_concurrent_processes_record_one_episode_per_session_end(
-    backend: str, role: str, tmp_path: Path, request: pytest.FixtureRequest
+    address: str, role: str
 ) -> None:
-    addresses = {"sqlite": f"sqlite:///{tmp_path}/s.db", "jsonl": f"jsonl:///{tmp_path}/s"}
-    if backend == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres")
-        address = server.take()
-    else:
-        address = addresses[backend]
     async with perdure.open(address) as store:
         for number in range(SESSIONS):
             session = await store.create(id=f"s{number}")

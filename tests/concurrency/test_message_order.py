@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import os
 import random
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from perdure.session.codec import body_of
 from perdure.session.entries import Entry
 from perdure.session.messages import Message, Usage, decode_message
 from perdure.session.notes import Queued
+from tests.fakes.postgres import PostgresServer
 from tests.fakes.samples import with_larger
 
 ROUNDS = pytest.mark.parametrize(
@@ -52,16 +53,20 @@ class Gate:
 
 
 @pytest.fixture(params=STORES)
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Return the address of an empty store."""
     if request.param == "postgres":
-        return str(request.getfixturevalue("postgres").take())
+        server: PostgresServer = request.getfixturevalue("warm_postgres")
+        taken = server.take()
+        yield taken
+        server.give_back(taken)
+        return
     where = {
         "memory": "memory:",
         "sqlite": f"sqlite:///{tmp_path / 's.db'}",
         "jsonl": f"jsonl:///{tmp_path / 's'}",
     }
-    return where[request.param]
+    yield where[request.param]
 
 
 def orders(rounds: int) -> Iterable[Sequence[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,16 +16,19 @@ PROCESSES = 3
 SESSIONS = 15
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "jsonl", "postgres"])
-async def test_processes_open_or_create_one_session_for_an_id(
-    backend: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    addresses = {"sqlite": f"sqlite:///{tmp_path}/s.db", "jsonl": f"jsonl:///{tmp_path}/s"}
-    if backend == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres")
-        address = server.take()
+@pytest.fixture(params=["sqlite", "jsonl", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Return the address of an empty store."""
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("warm_postgres")
+        taken = server.take()
+        yield taken
+        server.give_back(taken)
     else:
-        address = addresses[backend]
+        yield f"{request.param}:///{tmp_path / 's'}"
+
+
+async def test_processes_open_or_create_one_session_for_an_id(address: str) -> None:
     async with perdure.open(address) as store:
         await store.info()
     assert run_together(CHILD, "open", address, PROCESSES, SESSIONS) == ["done"] * PROCESSES

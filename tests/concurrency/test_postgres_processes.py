@@ -24,10 +24,10 @@ RACES = pytest.mark.parametrize("count", with_larger(15, 60))
 
 
 @pytest.fixture
-def address(postgres: PostgresServer) -> Iterator[str]:
-    taken = postgres.take()
+def address(warm_postgres: PostgresServer) -> Iterator[str]:
+    taken = warm_postgres.take()
     yield taken
-    postgres.give_back(taken)
+    warm_postgres.give_back(taken)
 
 
 @pytest.fixture

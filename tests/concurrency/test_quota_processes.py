@@ -40,7 +40,7 @@ PAIRS = [*zip(STORES, LIMITS, strict=True)]
 @pytest.fixture(params=STORES)
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres")
+        server: PostgresServer = request.getfixturevalue("warm_postgres")
         taken = server.take()
         yield taken
         server.give_back(taken)

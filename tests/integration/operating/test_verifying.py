@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,14 @@ ENTRIES = 5_000
 
 
 @pytest.fixture(params=["sqlite", "jsonl", "postgres"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres")
-        return server.take()
-    return f"{request.param}:///{tmp_path / 'store'}"
+        server: PostgresServer = request.getfixturevalue("warm_postgres")
+        taken = server.take()
+        yield taken
+        server.give_back(taken)
+        return
+    yield f"{request.param}:///{tmp_path / 'store'}"
 
 
 async def test_cancelled_store_verification_stops(address: str) -> None:
