@@ -312,6 +312,8 @@ async def leaks_of(two: Two, tried: list[str]) -> list[str]:
             tried.append(f"{name} {number}")
             known = (await told(call, two.ours, FIRST)).replace(f"alias-{WORD}", "alias")
             invented = await told(call, two.ours, NOBODY)
+            if f"{FIRST}/" in invented:
+                leaks.append(f"{name} {number} tells: {invented[:300]}")
             invented = (
                 invented.replace(f"alias-{WORD}", "alias")
                 .replace(NOBODY, FIRST)
@@ -330,9 +332,11 @@ async def test_leak_check_of_namespaces_detects_a_planted_leak(
 ) -> None:
     monkeypatch.setattr(two.ours, "sessions", two.theirs.sessions)
     monkeypatch.setattr(two.ours, "state", two.theirs.state)
+    monkeypatch.setattr(two.ours, "entries_named", two.theirs.entries_named)
     leaks = await leaks_of(two, [])
     assert any(leak.startswith("sessions 0 tells") for leak in leaks)
     assert any(leak.startswith("state 0 tells") for leak in leaks)
+    assert any(leak.startswith("entries_named 0 tells") for leak in leaks)
 
 
 @pytest.mark.parametrize("backend", STORES, indirect=True)
