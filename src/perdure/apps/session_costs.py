@@ -61,7 +61,8 @@ async def uncounted_spending(store: Store, chat: Chat, prices: Mapping[str, Pric
     `Chat.spent` omits the cost of imported messages, and of calls whose price was unknown when they
     were made. In the result, `unpriced_calls` can be negative. A call counts as -1 if it had no
     price when it was made, but has a price in `prices`. The first call of this function reads the
-    whole log; later calls read only new entries. `prices` has the same meaning as in `Store.usage`.
+    whole log; later calls with the same `prices` read only new entries. `prices` has the same
+    meaning as in `Store.usage`.
     """
     while True:
         counted = await chat.spent()

@@ -33,7 +33,10 @@ def files_below(folder: Path) -> list[str]:
 
 
 def _listed(folder: Path, inside: str) -> tuple[list[str], list[str]]:
-    """Return the first `MOST_FILES` files of a folder, and its folders before the last of them."""
+    """Return the files and folders directly in a folder, in the order of their names.
+
+    The search stops at the file with the number `MOST_FILES`, so later folders are missing.
+    """
     try:
         with os.scandir(folder / inside) as entries:
             known = sorted(entries, key=lambda entry: entry.name)

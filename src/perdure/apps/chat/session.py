@@ -98,10 +98,10 @@ class ModelMissing(ConfigError):
 class Cast:
     """The agent of new chats, the agents to resume or invoke, model prices, and MCP servers.
 
-    `lowered` lists the ids of agents from files of the project. In a new session, the permissions
-    of these agents are lowered to the permissions of new chats. A resumed session keeps the
-    permissions with which it was started. If `is_model_named` is false, no model was chosen for
-    `agent`, so `agent` can only resume sessions that have a model.
+    `lowered` lists the ids of agents from files of the project. In a new session, these agents get
+    at most the permissions of new chats. A resumed session keeps the permissions with which it was
+    started. If `is_model_named` is false, no model was chosen for `agent`, so `agent` can only
+    resume sessions that have a model.
     """
 
     agent: Agent
@@ -200,8 +200,8 @@ class AnswerOptions:
         current folder.
         Raises: SessionNotFound for an unknown id; ModelMissing if no model is chosen; ModelNotHere
         if the model cannot be called here; LeaseHeld if another process runs the session; TurnOpen
-        if a turn is open and the call needs a grant or a new folder; FlowRefusal if the flow that
-        owns the session is not completed.
+        if a turn is open and the call needs a grant, or another folder or variable; FlowRefusal if
+        the flow that owns the session is not completed.
         """
         handle = await self.store.open(session)
         header = (await self.store.backend.state(handle.id)).header

@@ -327,8 +327,8 @@ class _Total:
     """The totals of all imported files. `failure` is the error of the last file that failed.
 
     A file that is not a session is a failure only if `named` contains the file itself. `unchanged`
-    lists the files without anything new that `add` did not print. If `lists_all` is True, every
-    file is printed, so the list is empty.
+    lists the files without anything new for which `add` returned False. If `lists_all` is True,
+    `add` returns True for these files, so the list is empty.
     """
 
     def __init__(self, named: Sequence[Path], done: str, *, lists_all: bool) -> None:

@@ -192,7 +192,7 @@ def app(
     are due, ends idle sessions, and closes expired questions. The caller of this function closes
     the runtime and its store, after the application has ended.
 
-    Raises: WrongArgument.
+    Raises: WrongArgument; ConfigError if `embedder` is an unknown name.
     """
     store = runtime.host.store
     rates = Rates(limits, store.outside.clock.steady_s)

@@ -38,7 +38,7 @@ def session_view(
     agent: str | None = None,
     handle: Session | None = None,
 ) -> SessionView:
-    """Return `info` as a value of the API; the head and the leaf come from `handle`."""
+    """Return `info` as a value of the API; without `handle`, its head and leaf are None."""
     return view_of(
         SessionView,
         info,

@@ -128,7 +128,8 @@ def _turn_ends(rows: Sequence[Row]) -> Iterator[EntryId]:
 def rows_of(roots: Sequence[TreeNode], leaf: EntryId | None) -> Iterator[Row]:
     """Return every entry once.
 
-    Among entries with the same parent, side branches come first, and the current branch comes last.
+    Among entries with the same parent, the entry on the current branch comes last. If none of them
+    is on the current branch, the newest entry comes last.
     """
     to_leaf = _path_to(roots, leaf)
     stack: list[tuple[TreeNode, int, bool]] = _siblings(roots, to_leaf, 0, is_root=True)

@@ -116,7 +116,10 @@ async def read(
 
 
 async def _entries(session: Session, entry: str | None, selection: Selection) -> list[Entry]:
-    """Return entries of the current branch, or `entry` and, if requested, its neighbours."""
+    """Return entries of the current branch, or `entry` and, if requested, its neighbours.
+
+    Raises: EntryNotFound, AmbiguousId.
+    """
     last, role = selection.last, selection.role
     if entry is not None:
         found = await session.entry(await session.find(entry))
