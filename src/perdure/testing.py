@@ -73,8 +73,8 @@ class ScriptedModel:
     this error. After the last answer, the model rejects requests. `summary` is the answer to a
     request for a compaction summary. `requests` are all requests that the model received so far,
     oldest first. The model answers under every model name, for example ``Agent(model="test:any")``.
-    Raises: WrongArgument if an answer has another type, is not a message of the assistant, or
-    contains media.
+    Raises: WrongArgument if an answer has another type, is a message of another role, or contains
+    media.
     """
 
     def __init__(

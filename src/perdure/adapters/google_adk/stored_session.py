@@ -206,8 +206,8 @@ class StoredSession:
 
         The same commit changes the state of the user and the app.
         Durable: the change is stored when this call returns.
-        Raises: StaleSessionError if another process changed the session after `session` was read.
-        If `session` has no marker, its last update time is compared with the store.
+        Raises: StaleSessionError if the session got other events, or was deleted, after `session`
+        was read. If `session` has no marker, its last update time is compared with the store.
         """
         async with self._lock:  # parallel agents of one run share `session`
             marker = marker_of(session)

@@ -46,8 +46,8 @@ _KNOWN: Final = 64
 class StoredCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint as read from a session; `state` is serialized and includes the metadata.
 
-    `versions` are the versions of the checkpoint's channels. `versions` is None if another process
-    stored the checkpoint.
+    `versions` are the versions of the checkpoint's channels. `versions` is None if the checkpoint
+    was read from the store; then only `state` contains the versions.
     """
 
     ns: str
@@ -251,8 +251,8 @@ class CheckpointReader:
     ) -> list[dict[str, dict[str, Any]]]:
         """Return the `values` of the checkpoints on the path to `entry`, oldest first.
 
-        The result contains the checkpoint in `entry` and the checkpoints before it, `body.window`
-        in total.
+        The result contains the checkpoint in `entry` and the checkpoints before it, at least
+        `body.window` in total.
         """
         path = [body.values]
         if history is not None:

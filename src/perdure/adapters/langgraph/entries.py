@@ -30,7 +30,7 @@ class CheckpointBody(msgspec.Struct, frozen=True, gc=False):
     needs the last `window` checkpoints on the path to this entry. `said` is the number of messages
     that were appended directly before this entry for people to read. `shown` is the number of
     messages in the checkpoint's state; the next checkpoint appends only later messages for people
-    to read.
+    to read. In the namespace of a subgraph, both numbers are 0.
     """
 
     ns: str

@@ -68,8 +68,9 @@ Entry = perdure.Message | perdure.InFlightMessage | perdure.Custom
 class OpenAIItem(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """An item of the OpenAI Agents SDK, as `Message.foreign` stores it.
 
-    Texts and media that the message contains are left out of `openai_item`. For each of them,
-    `taken` lists the index of the message part, followed by the path of the value in the item.
+    `taken` lists the texts and media that are left out of `openai_item`, because the message
+    contains them. For each of them, `taken` has a list with the index of the message part, followed
+    by the path of the value in the item.
 
     `openai_answer` is stored instead of `openai_item` for an assistant message with the usual
     fields. `openai_answer` contains an index in `_ANSWERS`, an index in `_OUTPUTS`, the item's id

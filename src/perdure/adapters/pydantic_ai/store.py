@@ -71,9 +71,10 @@ class PerdureConversationStore(ConversationStore):
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """Return the newest `limit` entries of the path to `head_id`, oldest first; None means all.
+        """Return the newest `limit` entries of the path to `head_id`, oldest first.
 
-        Raises: LookupError.
+        If `limit` is None, all entries of the path are returned. If `head_id` is None, the result
+        is empty. Raises: LookupError.
         """
         if head_id is None or limit == 0:
             return []

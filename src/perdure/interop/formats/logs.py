@@ -164,7 +164,10 @@ class LogFile:
         return content
 
     def some(self, first: int, piece_bytes: int) -> int:
-        """Return how many entries from seq `first` on together have about `piece_bytes`."""
+        """Return how many entries from seq `first` on together have about `piece_bytes`.
+
+        The result is at least 1 unless the file has no such entry.
+        """
         size = count = 0
         while first + count < len(self) and (not count or size < piece_bytes):
             size += self._lengths[first + count]

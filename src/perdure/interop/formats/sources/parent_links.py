@@ -174,7 +174,10 @@ class Linker:
             self._free += [(each, own) for each in reversed(waited) if not each.is_placed]
 
     def place_next(self) -> bool:
-        """Place a waiting record whose parent was placed; return False if no such record waits."""
+        """Place a waiting record whose parent was placed; return False if no such record waits.
+
+        After `close`, records whose parents are missing or form a cycle are placed too.
+        """
         while self._free:
             record, node = self._free.pop()
             if not record.is_placed:
