@@ -52,7 +52,7 @@ async def import_files(
     async def outcomes_of(path: Path) -> list[FileOutcome]:
         progress = None if told is None else _progress_of(path, told)
         try:
-            with await asyncio.to_thread(FileContent, path) as content:
+            with await opened(path) as content:
                 imported = import_content(store, content, progress=progress, **options)
                 return [_outcome(path, each) async for each in imported]
         except PerdureError as error:
@@ -63,6 +63,24 @@ async def import_files(
         async for outcomes in found:
             for outcome in outcomes:
                 yield outcome
+
+
+async def opened(path: Path) -> FileContent:
+    """Open the file at `path` in a thread. If the caller is cancelled meanwhile, close the file.
+
+    Raises: FormatError if the file cannot be read.
+    """
+    opening = asyncio.get_running_loop().run_in_executor(None, FileContent, path)
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close)
+        raise
+
+
+def _close(opening: asyncio.Future[FileContent]) -> None:
+    if opening.exception() is None:
+        opening.result().close()
 
 
 async def import_content(

@@ -28,7 +28,7 @@ from typing import Literal, Unpack
 import msgspec
 
 from perdure.errors import FormatError, PerdureError
-from perdure.interop.bulk import Job, held_bytes, import_content, in_order
+from perdure.interop.bulk import Job, held_bytes, import_content, in_order, opened
 from perdure.interop.containers import is_known_name
 from perdure.interop.formats.sources.content import FileContent, end_of_lines
 from perdure.interop.formats.sources.database import MAGIC
@@ -175,7 +175,7 @@ class FolderFollower:
         """Import the new content of a changed file."""
         began_s = self._clock.steady_s()
         try:
-            content = await asyncio.to_thread(FileContent, path)
+            content = await opened(path)
         except FormatError:
             seen.due_s = began_s + RETRY_S  # removed or locked: the next scan shows
             return []

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 
 from perdure.errors import FormatError
 from perdure.interop import bulk
-from perdure.interop.bulk import Told, import_files, in_order, size_of
+from perdure.interop.bulk import Told, import_files, in_order, opened, size_of
+from perdure.interop.formats.sources.content import FileContent
 from perdure.interop.reports import FileOutcome
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, CommitResult
@@ -154,6 +156,31 @@ async def test_closing_the_import_iterator_cancels_running_imports(folder: list[
     await anext(found)
     await found.aclose()
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_file_is_closed_if_its_opening_is_cancelled(
+    folder: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_begun, may_open, is_closed = threading.Event(), threading.Event(), asyncio.Event()
+
+    class Slow(FileContent):
+        def __init__(self, path: Path) -> None:
+            has_begun.set()
+            may_open.wait(60)
+            super().__init__(path)
+
+        def close(self) -> None:
+            super().close()
+            is_closed.set()
+
+    monkeypatch.setattr(bulk, "FileContent", Slow)
+    opening = asyncio.create_task(opened(folder[0]))
+    await asyncio.to_thread(has_begun.wait, 60)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    may_open.set()
+    await asyncio.wait_for(is_closed.wait(), 60)
 
 
 async def test_unexpected_error_of_a_bulk_import_is_raised(folder: list[Path]) -> None:
