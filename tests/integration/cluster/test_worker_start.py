@@ -22,11 +22,15 @@ pytestmark = pytest.mark.full_only
 
 @pytest.mark.all_only
 async def test_worker_paused_during_its_start_runs_work_afterwards(
-    store: Store, address: str, folder: Path
+    postgres: PostgresServer, folder: Path
 ) -> None:
+    address = postgres.new_database()  # in a used one, DBOS does not write its version
     async with workers(1, address, folder, factory="standing"):
         assert [text for _, text in effects(folder)] == list(STANDS_STILL_AT)
-        async with Runtime(store, agents=[HELPER], runner="workers") as runtime:
+        async with (
+            perdure.open(address) as store,
+            Runtime(store, agents=[HELPER], runner="workers") as runtime,
+        ):
             assert "hello" in (await (await runtime.start(HELPER)).send("hello")).text
 
 
