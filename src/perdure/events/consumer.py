@@ -70,8 +70,8 @@ class Follower:
         """Yield the new events, over as many connections as needed.
 
         A lost event, or an error of a type in `broken`, ends a connection. Its method `aclose`, if
-        it has one, is called. `connect` can wait before it opens the next connection. The iteration
-        ends when a connection ends normally.
+        it has one, is called before the next connection is opened. `connect` can wait before it
+        opens the next connection. The iteration ends when a connection ends normally.
         """
         while True:
             connection: AsyncIterator[ToldT] | None = None
@@ -86,12 +86,11 @@ class Follower:
                 else:
                     return
             except broken:
-                continue
-            finally:
-                close = getattr(connection, "aclose", None)
-                if close is not None:
-                    with suppress(*broken):
-                        await close()
+                pass
+            close = getattr(connection, "aclose", None)
+            if close is not None:
+                with suppress(*broken):
+                    await close()
 
     def _durable(self, event: Event) -> Verdict:
         place = (event.seq, event.index)
