@@ -89,9 +89,9 @@ def _names(item: pytest.Item) -> set[str]:
 def pytest_collection() -> Generator[None, object, object]:
     """Turn garbage collection off while pytest collects the tests, then freeze their objects.
 
-    The garbage collector never scans frozen objects. The objects are needed until the end of the
-    run. Scanning them repeatedly would take a third of the time of the run, and scanning them only
-    once, before they are frozen, would take a second in each process.
+    The garbage collector never scans frozen objects. The objects of the tests are needed until the
+    end of the run. To scan the objects of the tests repeatedly would take a third of the time of
+    the run, and to scan them only once, before the freeze, would take a second in each process.
     """
     gc.disable()
     try:

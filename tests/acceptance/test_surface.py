@@ -1,6 +1,6 @@
 """The calls that the documentation promises to programs, each called once as documented.
 
-`python -m tests.acceptance.test_surface` prints a line for each.
+`python -m tests.acceptance.test_surface` prints a line for each of the calls.
 """
 
 from __future__ import annotations

@@ -42,9 +42,9 @@ def retarget(folder: Path) -> None:
 class Row:
     """A call that a person answered with "always", the texts of its grant, and other calls.
 
-    `same` contains calls that the grant covers. `others` contains calls that need approval. Each of
-    these calls comes with a function that changes the folder before the call. A text may contain
-    {folder}.
+    `same` contains calls that the grant covers. `others` contains calls that need approval. Each
+    call in `same` and `others` comes with a function that changes the folder before the call. A
+    text can contain {folder}, which stands for the path of the folder.
     """
 
     tool: str

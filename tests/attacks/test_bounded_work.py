@@ -345,7 +345,7 @@ async def test_hanging_call_ends_at_its_time_limit(tmp_path: Path) -> None:
 
 
 def bombs() -> dict[str, bytes]:
-    """Ten megabytes of zeros each, compressed to a few kilobytes."""
+    """Return small bodies by encoding; gzip and deflate expand to ten megabytes of zeros."""
     zeros = bytes(10_000_000)
     return {"gzip": gzip.compress(zeros), "deflate": zlib.compress(zeros), "br": b"\x00" * 99}
 

@@ -84,7 +84,7 @@ ALL = [*RAISED, *NONSENSE]
 
 
 def does(behaviour: object) -> Any:
-    """Raise the exception that `behaviour` makes; return any other `behaviour`."""
+    """If `behaviour` is in `RAISED`, call it and raise the result; otherwise return `behaviour`."""
     if any(behaviour is each for each in RAISED):
         raise behaviour()  # type: ignore[operator]  # it makes an exception
     return behaviour

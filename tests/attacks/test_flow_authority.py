@@ -68,7 +68,7 @@ def consent_of(grant: dict[str, Any], bait: Bait) -> dict[str, Any]:
 
 
 def runtime(store: Store, bait: Bait, *ids: str) -> Runtime:
-    """Current agents, restricted only by the flow's consent."""
+    """Return a runtime whose agents are restricted only by the flow's consent."""
     allowed = Permissions(scope="full", approval="auto", allowed_command_globs=("touch *",))
     agents = [Agent(id, model=MODEL, tools=TOOLS, permissions=allowed) for id in ids]
     calls = [

@@ -1,8 +1,8 @@
 """No link in a foreign project leads a flow out of its folders, or to a protected file.
 
-Each case prepares a workspace with real links. Then a flow begins in the workspace and reads
-everything for its roles. A case fails the test if the result contains text from outside or of a
-protected file, or if something outside was written.
+Each case prepares a workspace with real links. A flow begins in the workspace and reads everything
+for its roles. A case fails the test if the result contains text from outside or of a protected
+file, or if something outside was written.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ async def import_genuine(content: bytes) -> tuple[MemoryStore, StreamId]:
 
 
 async def is_merged(genuine: bytes, hostile: bytes) -> str | None:
-    """Return what is wrong after `hostile` was imported into a store that has `genuine`."""
+    """Import `hostile` into a store that has `genuine`; return what is wrong, None if nothing."""
     store, stream = await import_genuine(genuine)
     before = await store.state(stream), await store.entries(stream), await store.aliases(stream)
     try:

@@ -217,7 +217,7 @@ def history_by_grafts(scene: Scene) -> None:
 
 
 def credential_in_a_diff(scene: Scene) -> None:
-    """A file that tools may not read is not shown by git either."""
+    """A file that tools must not read is not shown by git either."""
     scene.write(".env", "A=1\n")
     git(scene.repository, "add", "--force", ".env")
     scene.write(".env", f"A={SECRET}\n")

@@ -1,4 +1,4 @@
-"""Databases that an attacker may have prepared: they run no code, and reading them ends."""
+"""Databases that an attacker might have prepared: they run no code, and reading them ends."""
 
 from __future__ import annotations
 

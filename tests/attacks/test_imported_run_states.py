@@ -41,7 +41,7 @@ def nesting(inner: Agent[Any], *script: Any) -> Agent[Any]:
 
 
 async def approved_state(agent: Agent[Any], *, always: bool) -> str:
-    """Return the state of a run in which its program approved every call."""
+    """Run `agent` until its calls need approval, approve them all, and return the run's state."""
     result = await Runner.run(agent, "Send it", run_config=CONFIG)
     state = result.to_state()
     for item in state.get_interruptions():

@@ -1,7 +1,7 @@
 """An MCP client gets nothing by HTTP that its token does not allow.
 
-Each tool and resource is called with the ids and the words of another person's session. First, a
-token with access proves that these calls find the data.
+Each tool and resource is called with the ids and the words of another person's session. First, the
+calls with a token that has access prove that the calls find the data.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class World:
         return "\n".join(answers).replace(fact, "FACT").replace(name, "NAME")
 
     async def state(self) -> object:
-        """Return the data that only bob may change."""
+        """Return the data that only bob is allowed to change."""
         store = self.server.store
         head = (await store.backend.state(StreamId(self.session))).head
         return head, await store.memory.facts(subject="bob", include_past=True)

@@ -257,8 +257,8 @@ def questions(
     """Yield the calls about the scopes `asked`, each with the words that it must return.
 
     A call that depends only on the subject or the agent is yielded once for each subject or agent.
-    If `asked` is long, a search of sessions is also yielded only once for each subject, because it
-    searches all sessions of the subject.
+    If `asked` is long, a search of sessions is yielded only once for each subject, because the
+    search covers all sessions of the subject.
     """
     is_small = len(asked) <= FEW
     of_subject, of_agent = words_by(scopes, "subject"), words_by(scopes, "agent")

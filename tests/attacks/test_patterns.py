@@ -171,7 +171,7 @@ def test_no_scanner_takes_more_than_linear_time(
 
 
 def test_sixteen_kilobytes_of_token_prefixes_are_scanned_quickly() -> None:
-    """Before, this text blocked the event loop for five seconds."""
+    """In an earlier version, this text blocked the event loop for five seconds."""
     assert seconds_of(lambda: list(finds("eyJ-" * 4096))) < 0.25
     begun = time.process_time()
     mask_secrets("eyJ-" * 40_960)

@@ -1,8 +1,8 @@
 """Secrets in every field: none is shown anywhere.
 
 A configured secret is inserted into a call just before the call runs, and is removed from every
-result. Text of a model or a person stays unchanged in the log. It is masked in the output for
-observers: events, questions, errors.
+result. Text of a model or a person stays unchanged in the log. The output for observers (events,
+questions, errors) masks the secrets in text.
 """
 
 from __future__ import annotations

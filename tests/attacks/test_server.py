@@ -199,7 +199,7 @@ class _Answers:
 def _pairs(
     world: World, operation: Operation, target: StreamId, *, is_whole: bool
 ) -> list[tuple[Call, Call]]:
-    """Calls about `target`, and the same about a session that does not exist."""
+    """Return pairs of calls: a call about `target`, and the same call about a missing session."""
     seq = {
         world.question.rpartition("/")[0]: int(world.question.rpartition("/")[2]),
         world.fact.rpartition("/")[0]: int(world.fact.rpartition("/")[2]),

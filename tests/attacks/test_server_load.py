@@ -37,7 +37,7 @@ async def connected(server: Served, text: str) -> AsyncGenerator[asyncio.StreamR
 
 
 def asking(server: Served, path: str, *headers: str, method: str = "GET") -> str:
-    """The head of a request."""
+    """Return the head of an HTTP request."""
     token = server.http.headers["authorization"]
     lines = (f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: {token}", *headers)
     return "\r\n".join((*lines, "", ""))

@@ -1,8 +1,9 @@
 """A received folder of session files: nothing outside it is read, written, removed or awaited.
 
 Each form plants something into a good folder the way a sender could: a link, a pipe, a device, a
-socket, a hard link, a record that names a path. Then every operation of a user runs. Files outside
-the folder stay the same to the byte, no call waits, and the session beside the planted one works.
+socket, a hard link, a record that names a path. For each form, every operation of a user runs.
+Files outside the folder stay the same to the byte, no call waits, and the other session of the
+folder works.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def hard_linked_feed(folder: Path, outside: Path) -> None:
 
 
 def erasure_of(path: str) -> Plant:
-    """Return a function that plants a record; by the record, `path` is a file to be erased."""
+    """Return a function that plants a record of an erasure that should remove the file `path`."""
 
     def plant(folder: Path, outside: Path) -> None:
         certificate: dict[str, object] = {
@@ -173,7 +174,7 @@ def index_of_another_program(folder: Path, outside: Path) -> None:
 
 
 def journal_naming(folder: Path, outside: Path) -> None:
-    """A rollback journal that names a file: SQLite deletes such a file after it rolled back."""
+    """A rollback journal that names a file: SQLite deletes the named file after a rollback."""
     name = str(outside / "precious.txt").encode()
     end = name + struct.pack(">II", len(name), sum(name)) + JOURNAL
     header = JOURNAL + struct.pack(">IIIII", 0, 1, 2, 512, 4096)

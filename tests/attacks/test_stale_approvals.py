@@ -1,7 +1,7 @@
 """A call that changes between its question and its run does not run with the old approval.
 
-Every form changes real files between the moment a person is asked and the moment the tool runs.
-The call must not take effect; a new question shows the current state.
+Every form changes real files between the moment a person is asked and the moment the tool runs. The
+changed call must not take effect; a new question shows the current state.
 """
 
 from __future__ import annotations
@@ -453,7 +453,7 @@ async def test_always_answer_does_not_cover_the_changed_call(tmp_path: Path, nam
 
 @sampled("name", list(FORMS), kind=lambda name: FORMS[name].tool)
 async def test_unchanged_call_runs_after_one_approval(tmp_path: Path, name: str) -> None:
-    """Control: without a change the same call runs, and a person is asked once."""
+    """Control: if nothing changes, the call runs, and a person is asked once."""
     case = Case(FORMS[name], tmp_path)
     chat = await case.asked()
     (waiting,) = await chat.session.questions()

@@ -170,7 +170,7 @@ async def kinds(store: Store) -> list[str]:
 
 
 async def resumed(store: Store, name: str, count: int) -> str:
-    """Resume here, and wait until `count` questions were asked; return the id of the open one."""
+    """Resume the session, wait for `count` questions, and return the id of the open question."""
     agent, models = stage(name)
     runtime = Runtime(store, [agent], models=models)
     await runtime.resume("s", agent)
@@ -208,7 +208,7 @@ async def test_call_changed_after_answer_and_kill_requires_new_approval(
 async def test_retry_after_kill_requires_new_approval_of_changed_call(
     tmp_path: Path, name: str
 ) -> None:
-    """The outcome is unknown; "retry" runs only the approved call, unchanged."""
+    """After the kill, the outcome is unknown; "retry" runs the approved call only if unchanged."""
     folder, database = tmp_path / "work", str(tmp_path / "s.db")
     folder.mkdir()
     (folder / "go.sh").write_text("true\n")

@@ -1,6 +1,7 @@
 """A received store file with broken rows: every call ends, with a value or a clear error.
 
-The schema is that of perdure, so the file is opened; but perdure never writes such rows.
+The schema is that of perdure, so the file is opened; but perdure never writes rows like the broken
+ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A store file with any schema object that perdure did not create is refused at every opening.
 
 Each case changes a good store as a sender could: with a schema object that runs code, stores data,
-or changes the meaning of perdure's statements. No such object takes effect, and the error names the
-object.
+or changes the meaning of perdure's statements. The schema object of a case never takes effect, and
+the error names the object.
 """
 
 from __future__ import annotations

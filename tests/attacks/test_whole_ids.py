@@ -70,7 +70,7 @@ async def opened(
 
 
 def near(id: str) -> Iterator[str]:
-    """Texts that are not `id` but that a careless lookup accepts."""
+    """Yield texts that are not `id` but that a careless lookup would accept."""
     yield from (id[:length] for length in range(len(id)))
     yield from (id.upper(), f"{id} ", f" {id}", f"{id}\n", f"{id}\0", f"{id}*", f"{id}0")
     yield from (f"{id[:-1]}{each}" for each in ("%", "_", "?", "*", "\uff10", "\u0660"))

@@ -97,7 +97,7 @@ async def test_repeated_pop_with_one_idempotency_key_removes_one_item(address: s
 
 @pytest.mark.parametrize("address", ["memory", "sqlite"], indirect=True)
 async def test_check_for_conflicts_detects_unsafe_concurrent_pops(address: str) -> None:
-    """Prove that the check of the two tests above detects conflicts."""
+    """Prove that `problems_of`, which the two tests above use, detects conflicts."""
     async with perdure.open(address, durability="normal") as store:
         _, wrong = await problems_of(store, address, ["blind", "blind", "push", "push"])
     assert wrong != []

@@ -139,7 +139,7 @@ def test_postgres_store_of_closed_loop_raises_clear_error(postgres: PostgresServ
 
 
 def without_asyncio(work: Coroutine[Any, Any, Any]) -> None:
-    """Run `work` as trio does: no event loop of asyncio is there."""
+    """Run `work` without an event loop of asyncio, as trio does."""
     try:
         work.send(None)
     except StopIteration:

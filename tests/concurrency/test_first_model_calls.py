@@ -1,6 +1,6 @@
 """The first call of a model loads no module on the event loop, because a thread loads it before.
 
-A full garbage collection in that thread would block the event loop, because the collection holds
+A full garbage collection in the thread would block the event loop, because the collection holds
 Python's lock until it ends.
 """
 

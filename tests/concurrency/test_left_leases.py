@@ -32,7 +32,7 @@ WHERE application_name LIKE 'perdure%' AND datname = current_database()
 class Failing(MemoryStore):
     """A store that acknowledges no commit from number `fails_at` on, until it is healed.
 
-    `has_landed`: the commit was made nevertheless.
+    `has_landed`: commit number `fails_at` is stored although the store does not acknowledge it.
     """
 
     fails_at = 0

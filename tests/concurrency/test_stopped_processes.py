@@ -1,7 +1,8 @@
 """A process that was stopped while it holds a lock blocks others only for a limited time.
 
 In each case, the call that needs the lock raises an error within the limit and names the stopped
-process. Meanwhile, other sessions of the same handle are written, and the handle can be closed.
+process. While the call waits, other sessions of the same handle can be written, and the handle can
+be closed.
 """
 
 from __future__ import annotations

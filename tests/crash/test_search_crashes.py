@@ -80,7 +80,7 @@ class Scans:
         self._known: dict[tuple[object, ...], list[Hit]] = {}
 
     def hits(self, folder: Path, query: SearchQuery) -> list[Hit]:
-        """Return the hits of a scan of `folder`, or of one with the same files."""
+        """Return the hits of a scan of `folder`, or the known hits of the same files."""
         files = sorted(folder.rglob("*.jsonl"))
         key = (query, *((file.relative_to(folder), file.read_bytes()) for file in files))
         if key not in self._known:

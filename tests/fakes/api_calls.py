@@ -27,7 +27,7 @@ class Operation(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The method and the path."""
+        """The method and the path of the operation."""
         return f"{self.method} {self.path}"
 
     @property

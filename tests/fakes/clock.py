@@ -10,7 +10,7 @@ START_MS = 1_700_000_000_000
 
 
 class ManualClock:
-    """A `session.clock.Clock` that only `advance` moves. Use it from one event loop."""
+    """A `session.clock.Clock` that only `advance` moves. Use one clock in one event loop."""
 
     def __init__(self, now_ms: int = START_MS) -> None:
         self._now_ms = now_ms

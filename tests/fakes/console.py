@@ -44,7 +44,7 @@ class Browser:
     async def reach(self, there: Callable[[str], bool]) -> None:
         """Wait until the page's address satisfies `there`.
 
-        This runs no script in the page, because the console forbids such scripts.
+        The wait runs no script in the page, because the console forbids foreign scripts.
         """
         await self.page.wait_for_url(there, wait_until="commit")
 

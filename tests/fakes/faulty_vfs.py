@@ -57,7 +57,7 @@ class FaultyVfs(apsw.VFS):
     """A file layer for SQLite, below the encryption, that a test controls.
 
     `plan` is called before each write, sync and truncation. `witness` is called with the bytes of
-    each write. A test may replace both at any time.
+    each write. A test can replace `plan` and `witness` at any time.
     """
 
     def __init__(self) -> None:

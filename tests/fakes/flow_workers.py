@@ -22,13 +22,13 @@ DEADLY = "deadly"
 
 
 def held(folder: Path, name: str) -> Path:
-    """Return the file that blocks the note `name` while the file exists."""
+    """Return the path of the file that delays the note `name` as long as the file exists."""
     return folder / f"held {name}"
 
 
 @tool(effect="write", on_unknown="retry")
 async def write_note(name: str) -> str:
-    """Write a note into the record folder. If the note exists already, it must be the same."""
+    """Write a note into the record folder. An existing note must have the same text."""
     folder = Path(os.environ[FOLDER])
     note(name)
     if (folder / DEADLY).exists():

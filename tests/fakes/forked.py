@@ -41,7 +41,7 @@ SERVER.set_forkserver_preload(_PRELOADED)
 def preload(*modules: str) -> None:
     """Load `modules` in the process from which the forks are made.
 
-    This has no effect after the first fork. A test preloads only the modules that its own forks
+    A call after the first fork has no effect. A test preloads only the modules that its own forks
     use.
     """
     _PRELOADED.extend(modules)

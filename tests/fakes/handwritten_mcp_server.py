@@ -117,7 +117,7 @@ def answer(asked: dict[str, Any], kind: str) -> None:
 
 
 def told(call: dict[str, Any]) -> str:
-    """Do what a call asks for; return its answer."""
+    """Execute a call of a tool; return the answer."""
     if call["name"] == "environment":
         return "\n".join(f"{name}={value}" for name, value in os.environ.items())
     if call["name"] == "send":

@@ -21,8 +21,8 @@ expect.set_options(timeout=PATIENCE_S * 1_000)
 class Host:
     """A server for one page.
 
-    `script` is the tag of the widget. `token` returns a token for `/token`. `tokens` contains the
-    tokens that `/token` returned.
+    `script` is the tag of the widget. `token` creates the token that `/token` returns. `tokens`
+    contains the tokens that `/token` returned.
     """
 
     policy: str = ""

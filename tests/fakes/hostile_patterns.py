@@ -2,7 +2,8 @@
 slowdown.
 
 For each repetition in a pattern, a text consists of a prefix that leads to the repetition, and many
-copies of a piece that the repetition matches. Such texts cause quadratic and exponential searches.
+copies of a piece that the repetition matches. On a text like this, a vulnerable expression takes
+quadratic or exponential time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sessions that an attacker forged: wide permissions, and a turn in the middle of a call.
 
-Each form is a whole log that follows the rules, so a store accepts it. `Form.lines` is the file of
-the form. `Bait` contains the targets: files that do not exist before, and that are written only if
+Each form is a whole log that follows the rules, so a store accepts it. `Form.lines` returns the log
+as a file. `Bait` contains the targets: files that do not exist before, and that are written only if
 the forged log is obeyed."""
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Log:
 class Form:
     """One way in which a forged log tries to make perdure obey it.
 
-    `header` are fields of the stream's header.
+    `header` contains fields of the stream's header.
     """
 
     name: str

@@ -66,7 +66,7 @@ def run_here(
 def _choose_keyring() -> None:
     """If the package ``keyring`` is loaded, let it choose its backend from the environment again.
 
-    Otherwise, ``keyring.core`` would keep its first choice for the whole process.
+    Without a new choice, ``keyring.core`` would keep its first choice for the whole process.
     """
     if (core := sys.modules.get("keyring.core")) is not None:
         core.init_backend()

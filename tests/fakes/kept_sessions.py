@@ -26,7 +26,7 @@ class KeptSessions:
     def used(self) -> Generator[None]:
         """Inside the block, connections use free sessions, and return their session at their end.
 
-        A session in a transaction or a pipeline ends with its connection, and so does a lost one.
+        A session that is in a transaction or a pipeline, or that is lost, ends with its connection.
         """
         any_connection: Any = AsyncConnection
         connect: Callable[..., Generator[Any, Any, Any]] = any_connection._connect_gen.__func__

@@ -75,7 +75,7 @@ def show() -> list[Any]:
 
 @server.tool()
 def environment() -> str:
-    """All of its environment."""
+    """Return all environment variables of the server."""
     return "\n".join(f"{name}={value}" for name, value in sorted(os.environ.items()))
 
 

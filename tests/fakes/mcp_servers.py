@@ -33,7 +33,8 @@ def local(deeds: Path, name: str = "fake", **settings: Any) -> McpServer:
 def light(deeds: Path, name: str, kind: str = "honest", **settings: Any) -> McpServer:
     """Return a server of `kind`, by default with one tool, for tests that are not about MCP itself.
 
-    This server loads no library, so it starts in 0.03 CPU-seconds; the real server needs 0.9.
+    The returned server loads no library, so it starts in 0.03 CPU-seconds; the real server needs
+    0.9.
     """
     env = {"MCP_DEEDS": str(deeds), **settings.pop("env", {})}
     args = (HANDWRITTEN, kind)

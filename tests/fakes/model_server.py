@@ -229,7 +229,7 @@ def failing(
 
 
 def sending(*events: Chunk | str, is_ended: bool = True) -> Handler:
-    """Send these events, then end the body, or break the connection if not `is_ended`."""
+    """Send `events`, then end the body, or break the connection if not `is_ended`."""
 
     async def handle(exchange: Exchange) -> None:
         await exchange.head()

@@ -40,7 +40,7 @@ class Kill(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A command to be run in `folder`, which also holds its store."""
+    """A command to be run in `folder`; the store of the command is in the same folder."""
 
     words: tuple[str, ...]
     folder: str
@@ -105,7 +105,7 @@ class Commands:
 def make_mortal(kill: Kill | None, told: int) -> None:
     """Make this process die at `kill`.
 
-    Before that, the process reports each commit and each write on the file descriptor `told`.
+    Before the process dies, it reports each commit and each write on the file descriptor `told`.
     """
     reaper = _Reaper(kill, told)
     for name in ("commit", *_WRITES):

@@ -134,7 +134,7 @@ async def _begun(plan: DocumentPlan, flows: perdure.Flows) -> perdure.Flow:
 def _runtime(plan: DocumentPlan, store: Store) -> perdure.Runtime:
     @perdure.tool(effect="write", on_unknown="retry")
     async def write_note(name: str) -> str:
-        """Write a note. If the note exists already, it must be the same."""
+        """Write a note. An existing note must have the same text."""
         (Path(plan.folder) / name).write_text(f"what {name} says")
         return f"wrote {name}"
 

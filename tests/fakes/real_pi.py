@@ -1,4 +1,4 @@
-"""The real pi, from its npm package. Tests use its session manager and its command ``pi``.
+"""The real pi, from its npm package. Tests use pi's session manager and the command ``pi``.
 
 The package is in the folder $PERDURE_PI, or else in `.programs/pi` (`make programs`).
 """

@@ -28,10 +28,10 @@ miss the same ones.
 
 
 def with_larger(small: object, large: object, *marks: pytest.MarkDecorator) -> list[Any]:
-    """Return the cases `small` and `large`, which has the `marks`.
+    """Return the cases `small` and `large`; `large` has the `marks`.
 
-    `large` repeats everything that `small` does. CI therefore runs only `large`. Without `marks`,
-    `large` runs only in `make test-all` and in CI.
+    `large` repeats everything that `small` does, so CI runs only `large`. Without `marks`, `large`
+    runs only in `make test-all` and in CI.
     """
     return [
         pytest.param(small, marks=pytest.mark.contained),
@@ -50,7 +50,8 @@ def sampled(
     """Parametrize a test with `cases`; `make test` runs `each` cases of every `kind`.
 
     The sample is spread over the cases of a kind and includes the first and the last case. If
-    `each` is 1, the sample is the middle case. The other cases have the marker ``all_only``.
+    `each` is 1, the sample is the middle case. The cases outside the sample have the marker
+    ``all_only``.
 
     `names` is the argument of `pytest.mark.parametrize`. If `names` is a tuple, each case is also a
     tuple.

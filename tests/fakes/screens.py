@@ -147,8 +147,9 @@ render_update: Any = vars(Compositor)["render_update"]
 def skip_update(compositor: Compositor, *options: object, **named: object) -> None:
     """Render no update.
 
-    Textual would render 60 updates per second, for a terminal that does not exist. This would take
-    a quarter of the time of these tests. `Seen.render` renders the regions that have changed.
+    Textual would render 60 updates per second, for a terminal that does not exist. So many updates
+    would take a quarter of the time of the tests. `Seen.render` renders the regions that have
+    changed.
     """
     del compositor, options, named
 

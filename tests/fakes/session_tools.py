@@ -1,4 +1,4 @@
-"""The parts of Operator and pi that read and append to session files. These parts use no code of
+"""The parts of Operator and pi that read and append to session files. The parts use no code of
 perdure.
 
 This module was written from the descriptions of the two tools, not from perdure's store. Each tool

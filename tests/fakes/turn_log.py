@@ -83,7 +83,7 @@ class Course:
         self.happens(Begin(user("go"), ran + 1, None, 10, ran))
 
     def happens(self, happened: Input) -> TurnState:
-        """Make a step, append its entries and fold these; return the new state."""
+        """Make a step, append its entries and fold the entries; return the new state."""
         decided = step(self.state, happened, self.config, 0)
         self.state = fold(self.state, self.log.append(decided.entries))
         assert self.state == decided.state

@@ -47,7 +47,7 @@ class Death(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """One run: its folder, its policies, and the point at which it dies.
 
-    Without an `answer`, the process does not answer its questions.
+    Without an `answer`, the process does not answer the questions of its turn.
     """
 
     database: str

@@ -1,4 +1,4 @@
-"""A folder that this process cannot read, also if it runs as root."""
+"""A folder that this process cannot read, even if the process runs as root."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def measured(store: Store) -> Runtime:
 
 
 class HeldModel(ScriptedModel):
-    """A model that a test may block after the first piece of each answer."""
+    """A model that a test can block after the first piece of each answer."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         is_brief = (Path(os.environ[FOLDER]) / BRIEF).exists()
@@ -192,7 +192,7 @@ def stalled(store: Store) -> Runtime:
 def halt_once_at(beginnings: Sequence[str], wait: Callable[[], None]) -> None:
     """Write a note and call `wait` before certain SQL statements.
 
-    This happens once for each of `beginnings`, at the first statement that begins with this text.
+    Each text of `beginnings` causes one call, at the first statement that begins with the text.
     """
     execute, left = psycopg.Cursor.execute, list(beginnings)
 

@@ -87,15 +87,15 @@ def _work(words: list[str], environment: dict[str, str], log: str, silence_s: fl
 
 
 class WorkerProcess:
-    """One ``perdure worker``. The words in `within` precede its command.
+    """One ``perdure worker``. The words in `within` precede the command of the worker.
 
     `factory` is a function of ``worker_program``, or ``MODULE:FUNCTION``. If `is_forked`, the
-    worker is a fork, which is ready sooner. Otherwise it is a new interpreter, for tests of the
-    start.
+    worker is a fork, which is ready sooner. If not, the worker is a new interpreter, for tests of
+    the worker's start.
 
     Unless `is_patient` is False, a fork is patient: it does not take over from a worker that only
-    stands still for some seconds, as on a busy machine. It takes over from a killed worker soon,
-    because the lock of a killed worker is free.
+    stands still for some seconds, as on a busy machine. A patient fork takes over from a killed
+    worker soon, because the lock of a killed worker is free.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class WorkerProcess:
         return _ID.search(self.log.read_text()) is not None
 
     def has_begun(self) -> bool:
-        """Return whether the worker has accepted work. It may have ended since.
+        """Return whether the worker has accepted work. True even if the worker has ended since.
 
         Fails the test if the worker ended before it accepted work.
         """
@@ -167,7 +167,7 @@ class WorkerProcess:
         return self._process.wait(READY_S)
 
     def stacks(self) -> str:
-        """End the process, and return its log with what each thread did."""
+        """End the process, and return its log, which contains the stack of each thread."""
         self.send(signal.SIGABRT)
         self.end()
         return self.log.read_text()
@@ -182,9 +182,9 @@ class WorkerProcess:
 class Workers:
     """Workers that accept work inside the block, and are killed at its end.
 
-    If a store is open in the event loop, use ``async with``, so that open transactions of the store
-    can end. Otherwise the first worker would not start, because it builds indexes, and PostgreSQL
-    builds an index only after the open transactions have ended.
+    If a store is open in the event loop, use ``async with``, so that the event loop can end the
+    open transactions of the store. With ``with``, the first worker would not start, because it
+    builds indexes, and PostgreSQL builds an index only after the open transactions have ended.
     """
 
     def __init__(self, start: Callable[[], list[WorkerProcess]]) -> None:

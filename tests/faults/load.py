@@ -90,7 +90,7 @@ class Load:
                 await acknowledging
 
     async def _acknowledged(self, sent: Sent) -> None:
-        """Wait until the request can be read, and until the replica has it if there is one."""
+        """Wait until the request can be read from the primary and from a replica, if any."""
         while sent.request is None:
             with suppress(StoreUnavailable):
                 sent.request = await request_of(self._store, sent)

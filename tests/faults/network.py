@@ -19,7 +19,7 @@ _BRIDGE = "br0"
 
 
 class Network:
-    """The machines: `hub` with the servers, and 0, 1, 2... with the workers."""
+    """The machines: `hub` runs the servers; 0, 1, 2... run the workers."""
 
     def __init__(self, prefix: str | None) -> None:
         self._prefix = prefix
@@ -47,7 +47,7 @@ class Network:
         self._ip("-n", self._name(None), "link", "set", f"port{machine}", "master", _BRIDGE)
 
     def lay(self, machines: int) -> None:
-        """Create the namespaces and the bridge. Does nothing if the system does not allow it."""
+        """Create the namespaces and the bridge. Does nothing without namespaces."""
         if not self.is_apart:
             return
         hub = self._name(None)

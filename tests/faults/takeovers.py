@@ -96,7 +96,7 @@ class Watcher:
                 sys.stderr.write(f"    {row}\n")
 
     async def goes_on(self) -> float:
-        """Return the number of seconds until an entry is written."""
+        """Return the number of seconds until a new entry is written."""
         began = time.monotonic()
         newest = None
         while time.monotonic() - began < PATIENCE_S:

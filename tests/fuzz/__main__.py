@@ -32,7 +32,7 @@ MEMORY_FLOOR_BYTES = 300_000_000
 
 
 def main() -> int:
-    """Run what the arguments ask for."""
+    """Run the fuzzers that the arguments select."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("format", choices=[*FORMATS, "all"])
     parser.add_argument("--seconds", type=float, default=60)

@@ -59,7 +59,7 @@ async def check(content: bytes, seed: int) -> None:
 def _bounds(content: bytes, number: int) -> Bounds:
     """Return the limits for reading `content`: the file is read in about 200 pieces at most.
 
-    Each piece is a commit, so more pieces would take too long.
+    Each piece is stored in a separate commit, so more pieces would take too long.
     """
     bounds = PIECES[number % len(PIECES)]
     return Bounds(bounds.whole_bytes, max(bounds.piece_bytes, len(content) // MOST_PIECES))
@@ -137,7 +137,7 @@ async def _bad_lines(
 ) -> Collection[bytes]:
     """Return the lines of the session's source file that no reader of `format` accepts.
 
-    The export contains them unchanged, because they are the original bytes of the file.
+    The export contains the bad lines unchanged, because they are the original bytes of the file.
     """
     notes = await store.notes(report.session, (ImportSource.kind,))
     originals = [each for each in originals_of(notes) if each.parts[0].source.format == format]

@@ -1,6 +1,7 @@
 """Memory use of an import.
 
-It depends on the longest line and on the number of lines of a file, which is read in pieces.
+Memory use depends on the longest line and on the number of lines of a file, which is read in
+pieces.
 
 Only Python allocations are counted, while the file is read into a store that stores nothing.
 """

@@ -427,7 +427,7 @@ class FlowWorld(FlowMachine):
             self.holds(read == whole, f"the feed of {role} was read as {read}, and is {whole}")
 
     def everything_holds(self) -> None:
-        """All invariants at once."""
+        """Check all invariants."""
         self.what_happened_might_and_the_state_says_so()
         self.every_claim_was_told_what_it_was_delivered()
         self.a_flow_that_stands_still_has_ended_or_waits_for_a_person()

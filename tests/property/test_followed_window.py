@@ -46,7 +46,7 @@ class Course:
         self.followed.follow(added)
 
     async def lead(self, *entries: NewEntry) -> None:
-        """Append with the lease of the turn's owner."""
+        """Append `entries` with the lease of the turn's owner."""
         assert self.lease is not None
         write = Write(stream=S, entries=entries, lease=self.lease)
         await self.stage.memory.commit(Commit(writes=(write,), at=0))

@@ -1,8 +1,8 @@
 """Real role sessions with random tools, models, stops, answers and kills.
 
 This test uses the runtime's roles instead of the fake roles of ``test_flow_machine``: every turn is
-real, and its tools need the approval of a person. The same oracle checks the flow's log. This test
-also checks that no file is written before it is allowed.
+real, and its tools need the approval of a person. The oracle of ``test_flow_machine`` checks the
+flow's log. In addition, the test checks that no file is written before the write is allowed.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ def test_settings_are_accepted_exactly_if_they_match_the_schema(
     ],
 )
 def test_generated_values_can_match_schema(name: str, key: str) -> None:
-    """Otherwise the tests above would test nothing."""
+    """A schema that no generated value matches would make the tests above useless."""
     root = schema_named(name)
     # One in hundreds of agents has servers of its own accord: here each must.
     top = root["$defs"][root["$ref"].split("/")[-1]] if "$ref" in root else root

@@ -1,7 +1,7 @@
 """The index of a file compared with a scan: both find the same in random logs.
 
-They find the same after any update of the index, after a rebuild, and while a part of the log is
-not indexed yet.
+The index and the scan find the same after any update of the index, after a rebuild, and while a
+part of the log is not indexed yet.
 """
 
 from __future__ import annotations

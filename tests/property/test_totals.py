@@ -1,4 +1,4 @@
-"""The cost of a session is the sum of its ledger, for any turns."""
+"""The cost of a session is the sum of its model calls, for any turns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ERRORS = [
 
 
 def by_token(model: str, usage: Usage) -> int | None:
-    """Cost one micro-cent for each token; models of ``x`` have no price."""
+    """Return a cost of one micro-cent for each token; models of ``x`` have no price."""
     return None if model.startswith("x:") else usage.total_tokens
 
 
@@ -83,7 +83,7 @@ def happening(state: TurnState) -> st.SearchStrategy[Input]:
 
 
 def summed(entries: Sequence[Entry]) -> Spending:
-    """Return the sum over the outcomes of all calls."""
+    """Return the total spending of all finished model calls."""
     spent = Spending()
     for entry in entries:
         body = body_of(entry)

@@ -39,7 +39,7 @@ def _lines(file: str) -> list[tuple[str, str]]:
 
 
 def all_markers() -> list[tuple[str, ...]]:
-    """Return every possible set of markers: `checked` never occurs with a later tier."""
+    """Return every possible set of markers; one with `checked` has no marker of a later tier."""
     sets = [some for count in range(len(MARKERS) + 1) for some in combinations(MARKERS, count)]
     return [some for some in sets if "checked" not in some or LATER.isdisjoint(some)]
 

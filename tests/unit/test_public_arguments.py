@@ -151,8 +151,8 @@ def methods_of(known: type) -> Iterator[tuple[str, str]]:
 def outcome(function: Callable[..., Any], name: str, others: object = None) -> object:
     """Call `function` with nonsense as its argument `name`; return the result.
 
-    The other required arguments get `others`. If `others` is None, these arguments are missing, but
-    the wrong type must be reported first.
+    The other required arguments get `others`. If `others` is None, the other required arguments are
+    missing, but the wrong type must be reported first.
     """
     args: list[object] = []
     kwargs: dict[str, object] = {}

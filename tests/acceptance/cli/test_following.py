@@ -33,7 +33,7 @@ def out(process: subprocess.Popen[bytes]) -> IO[bytes]:
 
 
 def next_change(process: subprocess.Popen[bytes]) -> Any:
-    """The next line of its output, as JSON."""
+    """Return the next line of the output of the command, as JSON."""
     return json.loads(out(process).readline())
 
 

@@ -50,7 +50,7 @@ def test_import_of_many_files_reports_the_names_of_invalid_files(
 def test_repeated_import_prints_changed_files_and_the_number_of_unchanged_files(
     world: World, folder: Path
 ) -> None:
-    """Before, an import of 2,000 unchanged sessions printed 2,000 lines."""
+    """An earlier version printed 2,000 lines for an import of 2,000 unchanged sessions."""
     world.run("import", str(folder))
     (folder / "changed.jsonl").write_bytes(SAMPLE.read_bytes())
     lines = world.run("import", str(folder)).out.splitlines()
@@ -203,9 +203,9 @@ def test_refused_import_of_a_store_suggests_a_copy_command_that_works(
 
 @pytest.mark.parametrize("has_file", [False, True])
 def test_suggested_copy_command_reads_the_key_from_a_file(world: World, has_file: bool) -> None:
-    """Before, the suggested command did not unset the key.
+    """The command that an earlier version suggested did not unset the key.
 
-    Without the key, that command created a plain store.
+    Without the key, the earlier command created a plain store.
     """
     mate = f"sqlite:///{world.folder / 'their.db'}"
     theirs = world.ok("chat", "-p", "tea", "--store", mate, "--json").lines[0]["sessionId"]

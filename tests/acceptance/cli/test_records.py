@@ -267,7 +267,7 @@ def test_edits_command_lists_the_entry_that_changed_each_file(imported: World) -
 
 
 def test_edits_command_prints_whole_paths_into_a_pipe(world: World) -> None:
-    """Before, the output did not distinguish two files in one deep folder."""
+    """The output of an earlier version did not distinguish two files in one deep folder."""
     (world.folder / "packages/coding-agent/src/modes/theme").mkdir(parents=True)
     for name in ("dark.json", "theme.ts"):
         path = f"packages/coding-agent/src/modes/theme/{name}"

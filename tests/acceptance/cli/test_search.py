@@ -187,7 +187,7 @@ def listed(world: World, *options: str) -> list[str]:
 
 
 def test_search_without_words_lists_user_prompts_newest_first(world: World) -> None:
-    """Before, no list contained all own prompts, and prompts in forks were repeated."""
+    """Earlier, no list contained all prompts of the user, and forks repeated prompts."""
     world.ok("chat", "-p", "first prompt")
     world.ok("chat", "-p", "second prompt")
     newest, oldest = (each["id"] for each in world.ok("sessions", "list", "--json").json)

@@ -178,7 +178,7 @@ def stored_original(world: World, program: str) -> tuple[Path, str, str]:
 def test_continue_in_command_prints_the_original_file_of_an_unchanged_import(
     world: World, program: str
 ) -> None:
-    """Before, the command wrote a copy with another id next to the original."""
+    """An earlier version wrote a copy with another id next to the original."""
     file, session, command = stored_original(world, program)
     ended = world.ok("continue-in", session, program)
     assert ended.out == f"cd /home/ana/orchard && {command}\n"

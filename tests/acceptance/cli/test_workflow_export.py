@@ -1,4 +1,6 @@
-"""``perdure export --format workflow``: the place of the file, and its record in the session."""
+"""``perdure export --format workflow``: where the file is written, and the export's record in the
+session.
+"""
 
 from __future__ import annotations
 

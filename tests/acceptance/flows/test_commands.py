@@ -336,7 +336,7 @@ def test_graph_is_redrawn_in_place_at_a_terminal(project: World) -> None:
 
 
 def _all_of(control: int) -> str:
-    """The output to the terminal until its last writer has ended."""
+    """Return the output to the terminal until no process has the terminal open."""
     seen, end = b"", time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         if not select.select([control], [], [], 0.2)[0]:

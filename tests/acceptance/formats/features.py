@@ -58,7 +58,7 @@ class Held(msgspec.Struct, frozen=True):
         yield from (body for body in self.bodies if isinstance(body, Message))
 
     def parts(self, sort: type[Part]) -> Iterator[Part]:
-        """The parts of one kind, also those in messages of extensions."""
+        """The parts of one kind, including those in messages of extensions."""
         for body in self.bodies:
             if isinstance(body, Message | CustomMessage):
                 yield from (part for part in body.parts if isinstance(part, sort))

@@ -75,7 +75,7 @@ def _entries() -> tuple[NewEntry, ...]:
 
 
 async def stored(store: SessionStore) -> StreamId:
-    """The session, in `store`."""
+    """Store the session in `store`, and return the id of the session."""
     header = StreamHeader(
         STREAM,
         AT,

@@ -1,7 +1,7 @@
 """The table of `docs/formats.md`: the data that each format keeps.
 
-`python -m tests.acceptance.formats.table` writes the table into that file. Every cell is a test of
-`test_table.py`."""
+`python -m tests.acceptance.formats.table` writes the table into `docs/formats.md`. Every cell is a
+test of `test_table.py`."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def has_sent(deeds: Path) -> bool:
 
 
 async def asked(turn: Turn) -> str:
-    """The id of the question for which the turn waits."""
+    """Return the id of the question whose answer the turn waits for."""
     async for event in turn:
         if isinstance(event, Event) and event.type == "inbox:question":
             return str(event.payload["entryId"])

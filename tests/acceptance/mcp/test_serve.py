@@ -55,7 +55,7 @@ async def served(address: str, *options: str) -> AsyncGenerator[Client]:
 
 
 async def asked(client: Client, tool: str, **arguments: Any) -> tuple[str, bool]:
-    """Return the text of an answer, and whether it is an error."""
+    """Return the text of an answer, and whether the answer is an error."""
     result: Any = await client.call_tool(tool, arguments)
     return "\n".join(part.text for part in result.content), bool(result.is_error)
 

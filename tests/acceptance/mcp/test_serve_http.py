@@ -39,7 +39,7 @@ class World:
         self.tokens = TokenFile(folder / "tokens.json")
 
     async def fill(self) -> None:
-        """Create the sessions, and the fact about bob."""
+        """Create two sessions and a fact about bob, and a session in the namespace "other"."""
         async with perdure.open(self.address) as store:
             bob = await store.create(title=f"Bob's {WORD}", id="bob", subject="bob")
             await bob.append(user(f"What is {WORD}?"), assistant(f"{WORD} is a spell."))

@@ -2,7 +2,7 @@
 
 The texts around a summary, a command and a lost result differ. pi omits failed answers. perdure
 keeps the words of a failed answer if no other answer replaced it. The comparison omits the
-reasoning of both contexts. All other parts must be equal, piece by piece.
+reasoning of both contexts. All other parts of the two contexts must be equal, piece by piece.
 """
 
 from __future__ import annotations

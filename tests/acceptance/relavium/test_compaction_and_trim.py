@@ -1,7 +1,7 @@
 """The acceptance scenarios of Relavium about removing messages from a context, by their numbers.
 
-Entries are never removed from the log. Instead, the boundary moves forward: the entry with which a
-context begins.
+Entries are never removed from the log. To remove messages from a context, the boundary moves
+forward: the entry with which the context begins.
 """
 
 from __future__ import annotations

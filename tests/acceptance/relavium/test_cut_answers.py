@@ -1,6 +1,6 @@
 """The received part of a cut answer is stored beside the branch.
 
-It is in the context only if an `InterruptPolicy` adds it.
+The received part is in the context only if an `InterruptPolicy` adds it.
 """
 
 from __future__ import annotations

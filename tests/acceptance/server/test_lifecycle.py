@@ -1,7 +1,7 @@
 """The life of sessions over three simulated days, as described in the guide.
 
-Real HTTP, and a file that the server of each day opens again. A program passes its own session ids,
-or none."""
+The tests use real HTTP, and one store file that the server of each day opens again. A program
+passes its own session ids, or none."""
 
 from __future__ import annotations
 

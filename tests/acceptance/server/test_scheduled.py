@@ -93,7 +93,7 @@ async def test_scheduled_message_waits_until_the_settings_allow_its_command(
 async def test_serve_command_runs_only_commands_that_its_settings_allow(
     world: World,
 ) -> None:
-    """A turn that serve continues runs no command that the settings of serve do not allow."""
+    """A turn continued by ``perdure serve`` runs only commands that the settings of serve allow."""
     session = begun(world, "--allow-command", "touch made")
     call = '/tool run_command {"command": "touch made"}'
     world.run("chat", "--session", session, "-p", call)

@@ -1,4 +1,4 @@
-"""Two servers on one PostgreSQL behind one address: a client does not notice which one answers."""
+"""Two servers on one PostgreSQL behind one address: clients do not notice which server answers."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Servers:
             return await client.request(method, path, json=body)
 
     async def idle(self) -> str:
-        """Wait until no turn of the session runs, and return its ETag."""
+        """Wait until no turn of the session runs, and return the ETag of the session."""
         async with asyncio.timeout(60):
             while True:
                 shown = await self.ask("GET", "/v1/sessions/s")

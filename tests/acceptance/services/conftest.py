@@ -79,7 +79,7 @@ class Desk:
         return process
 
     async def open(self) -> None:
-        """Serve, in a new process."""
+        """Serve the support desk in a new process."""
         program = CHILDREN / "support_desk.py"
         self.process = await self.run(sys.executable, program, self.address, self.folder)
         assert self.process.stdout is not None

@@ -1,7 +1,7 @@
 """A process that makes its first model call, to the provider in its argument.
 
-It prints the modules that this call loads, and "full-collection" for each full garbage collection
-during the load of the provider."""
+The process prints the modules that the call loads, and "full-collection" for each full garbage
+collection during the load of the provider."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 forking.py async|blocking ADDRESS...
 
-For each store, prints one line for each call the child made, "NAME ERROR: MESSAGE", then
-"parent OK" when the parent's store still works. Each call of the child may take a minute.
+For each store, prints one line for each call the child made, "NAME ERROR: MESSAGE", then "parent
+OK" when the parent's store still works. Each call of the child can take up to a minute.
 """
 
 from __future__ import annotations

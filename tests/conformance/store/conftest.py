@@ -33,7 +33,7 @@ _CAPABILITIES: dict[str, Capabilities] = {}
 def needed(request: pytest.FixtureRequest) -> None:
     """Skip a test marked ``needs`` on a backend without that capability.
 
-    `test_capabilities` checks that such a backend raises instead.
+    `test_capabilities` checks that a backend without the capability raises an error.
     """
     marks = list(request.node.iter_markers("needs"))
     if marks:

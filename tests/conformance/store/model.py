@@ -1,8 +1,8 @@
 """A reference model of the store contract: plain lists, searched from end to end.
 
 The model has no index, no hash and no transaction, so it is slow, but short enough to review.
-`test_machine` compares every backend with it. The model supports only the kinds of entries that the
-machine appends.
+`test_machine` compares every backend with the model. The model supports only the kinds of entries
+that the machine appends.
 """
 
 from __future__ import annotations

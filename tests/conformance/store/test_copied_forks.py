@@ -46,7 +46,7 @@ F = StreamId("f")
 
 @pytest.fixture(autouse=True)
 def copying(store: SessionStore) -> None:
-    """Select the backends that copy."""
+    """Skip the test on backends whose forks do not copy entries."""
     if store.capabilities.pointer_fork:
         pytest.skip("its forks share (test_forks)")
 

@@ -1,4 +1,4 @@
-"""Erasing: the removed data, the remaining data, the errors; the log still verifies."""
+"""Erasing: the removed data, the remaining data, the errors; `verify` still accepts the log."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class StoreMachine(RuleBasedStateMachine):
         return list(self.model.streams)[-1 - number % min(3, len(self.model.streams))]
 
     def seen(self, stream: StreamId, number: int) -> EntryId | None:
-        """Return a tree entry visible to the stream; None sometimes, or if there is none."""
+        """Return a tree entry that the stream sees, or sometimes None."""
         tree = self.model.tree(stream)
         choice = number % (len(tree) + 1)
         return tree[choice].id if choice < len(tree) else None

@@ -1,7 +1,7 @@
 """Work on a store and be killed at each write, removal and rename, one after the other.
 
-The work is ``backup``, ``restore``, ``repair`` or ``copy``. `kill_at_each` does it in copies of
-FOLDER/original: FOLDER/NNNN is a copy in which the work was killed at that operation.
+The work is ``backup``, ``restore``, ``repair`` or ``copy``. `kill_at_each` does the work in copies
+of FOLDER/original: FOLDER/NNNN is a copy in which the work was killed at that operation.
 """
 
 from __future__ import annotations

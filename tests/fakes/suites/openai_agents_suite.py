@@ -4,8 +4,8 @@
 
 Run this command in the SDK's folder. PYTHONPATH must contain the folder of this plugin, because the
 package `tests` is then the SDK's and not perdure's. $PERDURE_SUITE_STORE is the address of a
-PostgreSQL store. Without this variable, each file of `SQLiteSession` gets an SQLite store next to
-it.
+PostgreSQL store. Without $PERDURE_SUITE_STORE, each file of `SQLiteSession` gets an SQLite store
+next to it.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_used(item: pytest.Item) -> bool:
     """Return whether a test uses `SQLiteSession`, directly or through other code of its module.
 
-    The other tests run no code of perdure: for example, six in seven of the SDK's tests of runs.
+    The tests without `SQLiteSession` run no code of perdure: for example, six in seven of the SDK's
+    tests of runs.
     """
     assert isinstance(item, pytest.Function)
     module: dict[str, object] = vars(item.module)

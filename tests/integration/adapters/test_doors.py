@@ -118,7 +118,7 @@ async def with_pydantic_ai(store: perdure.Store, question: str) -> list[str]:
 
 
 class Framework(NamedTuple):
-    """A framework: `ask` runs a turn in it, in the session with the id `stored_id`.
+    """A framework: `ask` runs a turn in the framework, in the session with the id `stored_id`.
 
     `continues`: whether the framework sees messages that were written through perdure.
     """

@@ -1,7 +1,8 @@
 """Signatures of reasoning that a framework needs again are returned only to that framework.
 
 An entry contains signatures only in the framework's own value: in `Message.foreign`, or in the data
-of a `Custom`. Only the log and perdure's own export of the log contain this value (decision 60).
+of a `Custom`. Only the log and perdure's own export of the log contain the framework's value
+(decision 60).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ STRANGER: Final = "stranger"
 
 @pytest.fixture
 def own() -> Iterator[PostgresServer]:
-    """A server that a test may kill."""
+    """A server that a test can kill."""
     with serving(is_own=True) as server:
         yield server
 

@@ -79,7 +79,7 @@ async def client_of(runtime: Runtime, folder: Path) -> AsyncGenerator[httpx.Asyn
 
 
 async def is_accepted(turn: Turn) -> bool:
-    """Return if the turn was queued. Otherwise its error must be that the namespace is full."""
+    """Return whether the turn was queued; if not, its error must report a full namespace."""
     (full,) = await asyncio.gather(turn.stored(), return_exceptions=True)
     if full is None:
         return True

@@ -43,7 +43,7 @@ ENDS_S = 60
 
 
 def is_watch() -> bool:
-    """Return if the current task is the one that watches for stops."""
+    """Return whether the current task is the one that watches for stops."""
     task = asyncio.current_task()
     return task is not None and getattr(task.get_coro(), "__qualname__", "") == WATCH
 
@@ -56,7 +56,8 @@ def names() -> list[str]:
 class HeldWatch:
     """Blocks the first read of the task that watches for stops.
 
-    If this read is cancelled, `cancelled` is called. `work` is the work that the task can stop.
+    If the blocked read is cancelled, `cancelled` is called. `work` is the work that the task can
+    stop.
     """
 
     work: Work

@@ -55,7 +55,7 @@ async def test_drained_worker_ends_or_hands_over_its_turns(
 async def test_turn_that_kills_its_workers_fails_with_reason(
     store: Store, address: str, folder: Path, limited: str | None
 ) -> None:
-    """The turn also fails if turns are limited, for this provider or only for another one."""
+    """The turn fails whether turns are limited for this provider, for another, or not at all."""
     if limited is not None:
         await cluster_of(store.backend).limits.set_limit(Limit(subject=limited, turns=3))
     async with Runtime(store, agents=[HELPER], runner="workers") as runtime:

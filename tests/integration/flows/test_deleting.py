@@ -110,7 +110,7 @@ def test_record_folder_is_created_without_file_locks(
 def test_read_only_record_folder_is_reported_with_its_flow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The user may read the folder but not write to it."""
+    """The user is allowed to read the folder but not to write to it."""
     write_record(StreamId("f"), tmp_path, "the graph")
     open_file = Path.open
 

@@ -79,7 +79,7 @@ def rules(record: str) -> tuple[Reply, ...]:
 
 
 def looking_back(role: str, record: str) -> tuple[Reply, Reply]:
-    """Return the answers of `role` during the improvement."""
+    """Return the answers of `role` during the improvement phase of the flow."""
     path = f"findings/{role}-findings.md"
     return (
         writes(path, f"{record}/{path}", f"{role} found nothing."),

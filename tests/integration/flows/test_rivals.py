@@ -203,7 +203,7 @@ async def test_role_configured_meanwhile_does_not_wait_for_a_configuration(
 async def test_failed_node_waits_for_a_person_despite_a_concurrent_change(
     tmp_path: Path,
 ) -> None:
-    """The turn has failed. A change of another part of the flow causes no retry."""
+    """The turn of the node has failed. A change of another part of the flow causes no retry."""
     place = Place(tmp_path)
 
     class Failing(Roles):
@@ -296,7 +296,7 @@ async def test_recovery_of_a_node_ignores_the_open_turn_of_another_node(
 ) -> None:
     """A process ends a node, claims the next node of the role, and dies.
 
-    Only then does the other process read the log.
+    The other process reads the log only after the first process has died.
     """
     both = graph("owner-intake>a", "a>b", "b>end", **OWNERS, a="dev", b="dev")
     place = Place(
@@ -509,7 +509,7 @@ class Held(ScriptedRoles):
 
 @pytest.mark.parametrize("left_s", [60.0, 0.1, -60.0])
 async def test_busy_session_is_retried_with_delay(tmp_path: Path, left_s: float) -> None:
-    """The delay has a maximum, because the lease may last longer than its owner lives."""
+    """The delay has a maximum, because a lease can last longer than its owner lives."""
     place = Place(tmp_path)
     roles = Held(place.store, place.clock, {"owner": [ASK]})
     await begun(place.store, place.clock, LINE, tmp_path)

@@ -177,7 +177,7 @@ async def test_selector_of_dead_process_is_stopped_by_successor(
 
 
 async def is_choosing(stage: FlowStage) -> bool:
-    """Return if the owner's selector is running."""
+    """Return whether the owner's selector is running."""
     try:
         state = await stage.memory.state(StreamId("f__owner__selector-1"))
     except SessionNotFound:

@@ -1,4 +1,4 @@
-"""The weaknesses of the earlier system are absent here. Their numbers are the specification's."""
+"""The weaknesses of the earlier system, numbered as in the specification, are absent here."""
 
 from __future__ import annotations
 

@@ -423,7 +423,7 @@ async def test_files_of_older_versions_are_read_and_not_appended_to(tmp_path: Pa
 
 
 async def test_session_forked_by_another_program_is_a_separate_session(tmp_path: Path) -> None:
-    """pi copies its records completely, including perdure's keys."""
+    """When pi forks a session, it copies all records, including the keys of perdure."""
     async with opened(tmp_path, "pi") as store:
         written(tmp_path, PI[:3])
         await append(store, S, said("ours"), said("more"))

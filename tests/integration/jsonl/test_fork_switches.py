@@ -47,7 +47,7 @@ async def test_fork_ignores_model_changes_written_by_another_program(
     ):
 
         async def used(runtime: Runtime, session: perdure.Session) -> tuple[str, str | None]:
-            """Return the model and level of a fork of a fork of `session`."""
+            """Return the model and the thinking level that a fork of a fork of `session` uses."""
             fork = await (await session.fork()).fork()
             await (await runtime.resume(fork.id, "local")).send("Go on.")
             return models.requests[-1].model, models.requests[-1].thinking_level

@@ -403,7 +403,7 @@ def of_later_format(path: Path) -> None:
 
 
 def with_journal(path: Path) -> None:
-    """Add a hot journal. It can name any file, and SQLite would delete the named file."""
+    """Add a hot journal. A journal can name any file, and SQLite would delete the named file."""
     path.with_name(path.name + "-journal").write_bytes(b"\xd9\xd5\x05\xf9 and more" * 100)
 
 

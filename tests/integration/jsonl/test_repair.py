@@ -109,7 +109,7 @@ async def check_repair_of_line(
 async def test_acknowledged_entries_survive_damaged_last_line(
     address: str, place: str, folder: Path
 ) -> None:
-    """The last line of a commit proves that it was committed; the other lines are readable."""
+    """Only the last line, which marks the commit as complete, is damaged."""
     async with open_by_address(address) as store:
         await (await store.create(id="s")).append(*(user(f"said {n}") for n in range(9)))
     before = await content(address)

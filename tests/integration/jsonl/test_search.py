@@ -101,7 +101,7 @@ def sought(*phrases: Sequence[str], is_prefix: bool = False) -> Sought:
 
 
 def spelled_otherwise(body: bytes) -> list[bytes]:
-    """Return one line for each way in which perdure or another program may write `body`."""
+    """Return one line for each way in which perdure or another program can write `body`."""
     value = json.loads(body)
     return [
         body,

@@ -194,7 +194,7 @@ async def test_fork_keeps_content_when_origin_is_erased(
 async def test_erased_session_gets_no_feed_position(
     folder: Path, open_store: Opener, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Otherwise a later session with the same name would appear to have lost entries."""
+    """With a feed position, a later session of the same name would appear to have lost entries."""
     store, other = await open_store(), await open_store()
     await fill(store)
     (folder / ".perdure" / "feed").unlink()  # as if a tool had written them

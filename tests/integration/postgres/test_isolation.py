@@ -1,4 +1,4 @@
-"""Row-level security: a connection of another namespace sees nothing of this one."""
+"""Row-level security: a connection of one namespace sees nothing of another namespace."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ LIMIT_S = 60
 
 
 class HeldModel(ScriptedModel):
-    """A model that reveals the secret in pieces; after the first it waits for `goes_on`."""
+    """A model that reveals the secret in pieces; after the first piece it waits for `goes_on`."""
 
     def __init__(self) -> None:
         reply = Reply(steps=(Say(SECRET),), chunk_chars=1, chunk_delay_s=0.05)

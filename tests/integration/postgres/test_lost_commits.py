@@ -25,7 +25,7 @@ pytestmark = pytest.mark.full_only
 
 @pytest.fixture
 def own() -> Iterator[PostgresServer]:
-    """A server that a test may kill."""
+    """A server that a test can kill."""
     with serving(is_own=True) as server:
         yield server
 

@@ -1,7 +1,7 @@
 """Query plans: the server reads no more rows than it returns, at any size.
 
-Under row-level security, an index condition can use only leakproof functions. If a statement uses
-another function, it returns the right result, but reads all entries of its namespace.
+Under row-level security, an index condition can use only leakproof functions. A statement with
+another function returns the right result, but reads all entries of its namespace.
 """
 
 from __future__ import annotations

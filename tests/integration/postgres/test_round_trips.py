@@ -30,7 +30,7 @@ from tests.integration.postgres.conftest import Open
 
 @pytest.fixture
 def locked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
-    """Return the streams of the requests that took locks."""
+    """Return a list to which each append request that takes locks is added."""
     requests: list[Request] = []
     real = Appender._locking  # pyright: ignore[reportPrivateUsage] - it is what is counted
 

@@ -86,7 +86,7 @@ def ignore() -> None:
 
 
 async def read(client: Client, text: str, seen: Callable[[], None] = ignore) -> None:
-    """Read the answer to `text`; `seen` is called when it has two words."""
+    """Read the answer to `text`; call `seen` when the answer has two words."""
     messages: Any = [{"role": "user", "content": text}]
     stream: Any
     if isinstance(client, openai.AsyncOpenAI):

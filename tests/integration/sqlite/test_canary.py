@@ -1,7 +1,7 @@
 """A word in all content of an encrypted store never reaches the disk unencrypted.
 
 A layer below the encryption sees every write to every file: database, log, shared memory, journal,
-temporary file, copy. The files that remain in the folder are scanned as well.
+temporary file, copy. The tests scan the writes, and the files that remain in the folder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Databases of every schema since the first release: every later version opens them completely.
 
 ``schema-N.sqlite`` was written by a program of schema N; ``schema-N.jsonl`` contains its content.
-Neither file is ever changed after its release. Schema 11 was never released: its stores cannot be
-opened, only copied."""
+After the release of a schema, neither of its files is ever changed. Schema 11 was never released:
+its stores cannot be opened, only copied."""
 
 from __future__ import annotations
 

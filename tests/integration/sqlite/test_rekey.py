@@ -176,7 +176,7 @@ async def test_rekey_of_a_store_open_in_the_same_process_is_rejected(path: Path)
 def refused_while_held(path: Path, key: StoreKey | None) -> None:
     """Check that a rekey fails while another process has the store open.
 
-    Afterwards, that process can still write.
+    After the failed rekey, the other process can still write.
     """
     command = [sys.executable, str(HOLDER), str(path)]
     pipe = subprocess.PIPE
@@ -198,7 +198,7 @@ def refused_while_held(path: Path, key: StoreKey | None) -> None:
 def message_while_two_processes_hold(path: Path) -> tuple[str, list[int]]:
     """Return the error of a rekey while two processes have the store open.
 
-    Also return the ids of the two processes.
+    The second result contains the ids of the two processes.
     """
     command, pipe = [sys.executable, str(HOLDER), str(path)], subprocess.PIPE
     with (
@@ -359,7 +359,7 @@ def error_of_rekey(path: Path) -> StoreUnavailable | None:
 
 
 def tells_a_key(error: BaseException | None) -> bool:
-    """Return if the error, or a cause of it, contains a key."""
+    """Return whether the error, or a cause of the error, contains a key."""
     keys = (FIRST.reveal(), SECOND.reveal())
     while error is not None:
         told = f"{error!r} {error} {vars(error)}"

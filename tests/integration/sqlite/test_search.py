@@ -79,7 +79,7 @@ async def test_search_index_is_empty_before_the_first_search(
 async def test_phrase_search_reads_only_blocks_that_contain_the_phrase(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every text has all words.
+    """Every text contains the words "moon", "tide" and "and".
 
     Only three texts have the phrase "moon tide", and only the newest 2,000 have "tide and moon".
     """
@@ -247,7 +247,7 @@ async def test_search_works_on_full_disk(open_store: Opener) -> None:
 async def indexed(
     open_store: Opener, path: Path, *alterations: Alteration, count: int = MANY
 ) -> SqliteStore:
-    """Fill a store, apply `alterations` to the index in its file, and open it again."""
+    """Fill a store, apply `alterations` to the index in its file, and open the store again."""
     store = await open_store()
     await filled(store, count)
     await search(store, "word")

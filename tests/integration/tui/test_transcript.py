@@ -1,4 +1,4 @@
-"""Stored sessions, hostile text, and the entries that are read of long sessions."""
+"""Stored sessions, hostile text, and how few entries of a long session are read."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ async def test_watchers_woken_together_share_one_read(clock: ManualClock) -> Non
 
 
 class SlowStore(MemoryStore):
-    """A store with outdated answers: `meanwhile` runs between each read and its return."""
+    """A store with outdated answers: `meanwhile` runs once, before a read returns."""
 
     meanwhile: Callable[[], Awaitable[object]] | None = None
 

@@ -45,7 +45,7 @@ def test_context_before_the_root_is_empty() -> None:
 
 
 def test_context_of_a_missing_leaf_is_empty() -> None:
-    """pi shows the newest entry instead; perdure's stores raise an error and return no context."""
+    """For a missing leaf, pi shows the newest entry; perdure's stores raise an error instead."""
     log = TreeLog()
     log.append(user("a"))
     assert build_context(log.window("s/99")).messages == ()

@@ -19,7 +19,7 @@ from tests.fakes.chats import MODEL, Stage, says
 
 
 def under(stage: Stage) -> tuple[Environment, Terms]:
-    """Return the environment and the terms of the turns of a session."""
+    """Return the `Environment` and the `Terms` of a session's turns."""
     agent = Agent("helper", model=MODEL)
     turns = stage.runtime().host.running(StreamId("s"), agent, Workspace(), prompt=None)
     return turns.environment, turns.terms

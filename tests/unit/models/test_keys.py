@@ -22,7 +22,7 @@ def nothing(name: str) -> None:
 
 
 def held(keys: dict[str, str]) -> ModuleType:
-    """Return a fake ``keyring`` module that has these passwords for the service perdure."""
+    """Return a fake ``keyring`` module that has the passwords `keys` for the service perdure."""
 
     def get_password(service: str, user: str) -> str | None:
         return keys.get(user) if service == "perdure" else None

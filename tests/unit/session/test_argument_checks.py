@@ -43,7 +43,7 @@ class Greeter:
         self.name = name
 
     async def names(self, count: int) -> AsyncIterator[str]:
-        """The name, a few times."""
+        """Yield the name `count` times."""
         for _ in range(count):
             yield self.name
 

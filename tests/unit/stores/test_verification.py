@@ -89,7 +89,7 @@ def sealed(entry: Entry) -> StoredEntry:
 
 @pytest.fixture
 def log() -> Log:
-    """Return seven entries in three commits: 0 1 2, 3, 4 5 6; a final move sets the leaf to s/0."""
+    """Return seven entries in three commits (0-2, 3, 4-6); the last entry moves the leaf to s/0."""
     log = Log(StreamHeader(S, 5))
     log.append(new_tree(user("a")), new_side(Label("x"), Sibling(0)), new_tree(user("b")))
     log.append(new_tree(user("c")))

@@ -1,7 +1,7 @@
 """`PerdureSessionService` meets the ADK's contract of a session service, on SQLite and PostgreSQL.
 
-The source archive of the ADK has no tests. These cases follow the contract of its base class and
-the behaviour of its own services.
+The source archive of the ADK has no tests. The tests of this module follow the contract of the
+ADK's base class and the behaviour of the ADK's own services.
 """
 
 from __future__ import annotations

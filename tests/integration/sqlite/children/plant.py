@@ -1,7 +1,7 @@
 """plant.py PATH committed|writing WORD: fill an encrypted store, then die; the key is on stdin.
 
-With ``committed``, the process dies after everything is committed. With ``writing``, it dies in a
-transaction too large for the cache, at its five hundredth write.
+With ``committed``, the process dies after everything is committed. With ``writing``, the process
+dies at its five hundredth write, in a transaction too large for the cache.
 """
 
 from __future__ import annotations

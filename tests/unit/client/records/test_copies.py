@@ -47,7 +47,7 @@ async def forked(store: perdure.Store, *, is_path: bool) -> tuple[str, str]:
 
 
 async def counts(store: perdure.Store) -> tuple[int | None, ...]:
-    """Return calls, input, cost, messages and tool calls over all sessions, and listed calls."""
+    """Return totals of a store: model calls, input, cost, messages, tool calls, listed calls."""
     (used,) = await store.usage()
     (active,) = await store.activity()
     sums = (used.calls, used.usage.input_tokens, used.usage.cost_microcents)

@@ -1,4 +1,4 @@
-"""A followed turn reads its log only when the log may have new entries, and misses none."""
+"""A followed turn reads its log only when the log might have new entries, and misses none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that this process sends later. For workers, see tests/integration/cluster."""
+"""Messages that this process sends later. Workers: see tests/integration/cluster."""
 
 from __future__ import annotations
 

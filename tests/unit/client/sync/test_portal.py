@@ -96,7 +96,7 @@ def test_iterator_can_outlive_its_portal() -> None:
 
 
 def test_portal_waits_for_tasks_that_end_when_the_store_closes() -> None:
-    """For example, a cancelled worker of a connection pool only ends its job and continues."""
+    """The tasks behave like a cancelled pool worker, which only ends its job and continues."""
     stop: list[asyncio.Event] = []
     workers: list[asyncio.Task[None]] = []
 

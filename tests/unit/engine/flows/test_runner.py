@@ -264,7 +264,7 @@ async def test_failed_role_is_tried_again_after_a_change_of_the_flow(
         calls = 0
 
         async def session(self, state: FlowState, role: str) -> StreamId:
-            """Raise an error; the first call changes the flow."""
+            """Change the flow at the first call, and raise an error at every call."""
             self.calls += 1
             if self.calls == 1:
                 await place.journal.append(lambda _: (RoleConfigured(role, model="a:b"),))

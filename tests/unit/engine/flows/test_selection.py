@@ -1,4 +1,4 @@
-"""Who configures a role, and the effect of a selector's answer."""
+"""Whether a person or a selector configures a role, and the effect of a selector's answer."""
 
 from __future__ import annotations
 

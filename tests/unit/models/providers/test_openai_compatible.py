@@ -1,4 +1,4 @@
-"""Construction and properties of the client. Calls are tested in tests/conformance."""
+"""Construction and properties of the client. Model calls are tested in tests/conformance."""
 
 from __future__ import annotations
 

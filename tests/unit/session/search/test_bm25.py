@@ -1,4 +1,4 @@
-"""Ranking of the entries that may match a search, by BM25."""
+"""Ranking of the entries that might match a search, by BM25."""
 
 from __future__ import annotations
 

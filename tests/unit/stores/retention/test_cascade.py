@@ -1,4 +1,4 @@
-"""An erasure reads only a few forks. The result is the same as if it read all forks."""
+"""An erasure reads only a few forks. The result is the same as if the erasure read all forks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def appended(store: MemoryStore, stream: StreamId, *entries: NewEntry) -> 
 async def forked(
     store: MemoryStore, origin: StreamId, stream: StreamId, chance: random.Random
 ) -> None:
-    """Create a random fork of `origin`. It contains the tree or one branch.
+    """Create a random fork of `origin`. The fork contains the tree or one branch.
 
     The fork begins at the head of `origin` or at an earlier entry.
     """

@@ -77,7 +77,7 @@ def looking(folder: Path) -> Any:
 
 
 async def run(kind: str, folder: Path, dies_at: int) -> None:
-    """Run to the end, or die at a commit."""
+    """Run the agent to its end, or die at the commit `dies_at`."""
     async with service_in(kind, folder, dies_at) as service:
         await service.create_session(**NAMES)
         running, _ = runner_on(service, looking(folder))

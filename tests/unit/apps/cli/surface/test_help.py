@@ -62,7 +62,7 @@ def test_help_of_each_command_has_an_example() -> None:
 
 
 def is_of(example: Example, command: Command) -> bool:
-    """Return if the example calls the command, or a command of the group."""
+    """Return whether the example calls the command, or a command of the group."""
     return re.search(rf"(^|\W){re.escape(command.line)}(\W|$)", example.line) is not None
 
 

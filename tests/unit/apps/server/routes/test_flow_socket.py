@@ -33,7 +33,7 @@ class Client:
         await self.connection.send(msgspec.json.encode({"type": type_, **fields}).decode())
 
     async def until(self, type_: str, **fields: Any) -> dict[str, Any]:
-        """Receive messages up to one of `type_` with these fields."""
+        """Receive messages up to one of `type_` that has the `fields`."""
         async with asyncio.timeout(60):
             while True:
                 message = msgspec.json.decode(await self.connection.recv())

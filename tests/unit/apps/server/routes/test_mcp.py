@@ -35,7 +35,7 @@ async def client(server: Served, token: str) -> AsyncGenerator[Client]:
 
 
 async def asked(connected: Client, tool: str, **arguments: Any) -> tuple[str, bool]:
-    """Return the text of an answer, and if it is an error."""
+    """Return the text of an answer, and whether the answer is an error."""
     result: Any = await connected.call_tool(tool, arguments)
     return "\n".join(part.text for part in result.content), bool(result.is_error)
 

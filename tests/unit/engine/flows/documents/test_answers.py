@@ -1,4 +1,4 @@
-"""Answers are files in the record folder. They are written completely or not at all."""
+"""Answers are files in the record folder. Each answer is written completely or not at all."""
 
 from __future__ import annotations
 

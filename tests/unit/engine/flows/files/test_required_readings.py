@@ -11,7 +11,7 @@ INDEX = "index:\n  $RULES: docs/rules.md\n  $GONE: docs/gone.md\n  $OUT: ../secr
 
 
 def library(folder: Path, index: str = INDEX, **files: str) -> Library:
-    """Return a project with an index and `files`; ``__`` in a name is a slash."""
+    """Return a project with an index and `files`; ``__`` in a name stands for a slash."""
     written = {"a-docs__index.yaml": index, "docs__rules.md": "Be brief.", **files}
     for name, text in written.items():
         path = folder / name.replace("__", "/")

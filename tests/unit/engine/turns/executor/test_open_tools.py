@@ -97,7 +97,7 @@ async def test_abort_stops_parallel_tools_at_once() -> None:
 
     @tool(effect="read")
     async def look() -> str:
-        """Wait; once stopped, record shortly afterwards how many calls have been stopped."""
+        """Wait until cancelled; shortly afterwards, record how many calls have been cancelled."""
         nonlocal cancelled
         await together.wait()
         try:

@@ -91,7 +91,7 @@ async def test_too_short_summary_is_rejected_without_changes() -> None:
 
 
 class Recorded(ScriptedModel):
-    """A model with a window of 4000 tokens and good summaries. `requests` are those it received."""
+    """A model with a window of 4000 tokens and good summaries. `requests` contains its requests."""
 
     def __init__(self, clock: Clock) -> None:
         rule = says(Say(SUMMARY), when=When(asks_summary=True))
@@ -155,7 +155,7 @@ class Overstated(Recorded):
 
 
 async def limited_chat(on_exceed: OnExceed) -> tuple[Stage, Chat, int]:
-    """Return a chat whose cost limit allows a summary in one request only, and this limit."""
+    """Return a chat and its cost limit, which allows a summary in only one request."""
     stage = Stage()
     stage.models = model = Overstated(stage.clock)
     await long_session(stage, KEEP_LITTLE)

@@ -1,4 +1,4 @@
-"""Truncated outputs are stored whole. Only their own session can read them back."""
+"""Truncated outputs are stored whole. Only the session that stored an output can read it back."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def test_record_after_gap_gets_previous_record_as_parent() -> None:
 
 
 def test_text_with_unicode_line_ends_is_one_line() -> None:
-    """Operator itself drops such a line, because it splits lines at Unicode line ends."""
+    """Operator drops a line with a Unicode line end, because Operator splits the line there."""
     parsed = parse(operator_file("current.jsonl"))
     assert "picture\u2028please" in texts_on(path_of(parsed))[0]
 
@@ -289,7 +289,7 @@ def test_legacy_operator_file_is_read_as_one_chain() -> None:
 
 
 async def test_resaved_legacy_file_adds_only_new_entries() -> None:
-    """The first line of a file changes at each save, so no file begins with an older one."""
+    """Each save changes the first line, so no file begins with the bytes of an earlier save."""
     store = empty_store()
     content = operator_file("legacy.jsonl")
     first = await imported(store, content)
