@@ -1,7 +1,8 @@
 """Build a model's context from a window of the log: a valid history within a budget.
 
 `build_context` is the only way from the log to a request. `build_context` never raises an error,
-whatever the log contains. It omits nothing silently: `dropped` and `skipped` count what is omitted.
+whatever the log contains. No content is omitted silently: `dropped` and `skipped` count what is
+omitted.
 """
 
 from __future__ import annotations

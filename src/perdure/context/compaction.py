@@ -212,8 +212,8 @@ def left_context(
 ) -> LeftContext | None:
     """Return the content that the compaction at the end of the branch `path` removed.
 
-    It does not matter whether this compaction was undone. Returns None if the last entry of `path`
-    is not a compaction.
+    The result is the same if the compaction was undone later. Returns None if the last entry of
+    `path` is not a compaction.
     """
     body = readable(path[-1]) if path else None
     if not isinstance(body, Compaction):
@@ -302,7 +302,7 @@ def _calls(message: Message) -> tuple[ToolCallPart, ...]:
 
 
 def _with_settings_before(shown: Sequence[Shown], at: int) -> int:
-    """Return `at`, or the first position of the entries without a message directly before `at`.
+    """Return `at`, moved back over the entries without a message that directly precede it.
 
     Entries without a message, such as settings, belong to the next message.
     """

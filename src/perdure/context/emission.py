@@ -2,8 +2,8 @@
 
 The messages come in this order: the summary of the newest compaction, the pinned entries that it
 hides, the entries that it keeps, and the entries after it. Branch summaries and custom messages are
-converted to user messages. Settings, extension state and older compactions are omitted. The result
-is not yet valid for a provider: ``tool_pairs`` and ``validity`` repair it.
+converted to user messages. Settings, extension state and older compactions are omitted. The
+messages are not yet valid for a provider: ``tool_pairs`` and ``validity`` repair the messages.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def emit(window: ContextWindow) -> Emitted:
     """Return the messages of `window`, in the order for the model.
 
     The reported usage is removed from answers whose request had a different context than the
-    current one. These are the answers before the newest compaction, and the answers between a
-    compaction and its undoing.
+    current one: answers before the newest compaction, and answers between a compaction and its
+    undoing.
     """
     summary = _summary_of(window)
     said = [*_pinned_messages(window), *_retained_messages(window)]
@@ -169,8 +169,8 @@ def _without_usage(message: Message) -> Message:
 def _first_undone_after(window: ContextWindow, at: int) -> int:
     """Return the position from which answers may have had less context than the current one.
 
-    This is the position of the first undone compaction after `at`; 0 if a compaction before the
-    window was undone; the end of the window if there is no such compaction.
+    The result is the position of the first undone compaction after `at`, 0 if a compaction before
+    the window was undone, or otherwise the end of the window.
     """
     if not window.undone:
         return len(window.entries)

@@ -86,8 +86,8 @@ def has_partners(near: Sequence[Placed], pins: frozenset[EntryId], end: int) -> 
     """Return True if `near` contains all calls and results that belong to the entries `pins`.
 
     `near` contains entries of a branch that come before the depth `end`. The caller knows all
-    entries from `end` on. All results of a call come before the next answer. So no result is
-    missing if every call has a result, or if the next answer follows.
+    entries from `end` on. All results of a call come before the next answer. So `near` lacks no
+    result if every call in `near` has a result, or if the next answer follows.
     """
     pieces: list[list[Placed]] = []
     for each in near:

@@ -1,10 +1,10 @@
 """Convert a compaction plan to model requests, and the replies to the compaction's text.
 
 There is one request for the history and, if the cut is inside a turn, another request for the start
-of that turn. The two requests are independent of each other. If a request does not fit into the
-model's window, the history and the start of the turn are divided into parts, with one request for
-each part. Each request quotes the summary of the earlier parts. The engine calls the model, rejects
-unusable replies, and appends the compaction.
+of that turn. The request for the history and the request for the turn are independent of each
+other. If a request does not fit into the model's window, the history and the start of the turn are
+divided into parts, with one request for each part. Each request quotes the summary of the earlier
+parts. The engine calls the model, rejects unusable replies, and appends the compaction.
 """
 
 from __future__ import annotations
@@ -174,7 +174,8 @@ def summary_text(plan: CompactionPlan, replies: Sequence[str]) -> str:
     """Return the summary made from `replies` to the requests of `summary_requests`.
 
     Shape: the text begins with the summary of the history. For a split turn, ``---``, a heading and
-    the summary of the turn's start follow. The text ends with the lists of files.
+    the summary of the turn's start follow. The text ends with the lists of the files that the
+    conversation read and changed.
     Raises: ValueError if the number of replies differs from the number of requests.
     """
     wanted = bool(plan.history) + bool(plan.turn_prefix)

@@ -1,9 +1,9 @@
 """Pair tool calls with their results, and remove from messages what cannot be sent.
 
 After `repair_pairs`, each assistant message with calls is directly followed by one tool message
-that answers every call once, in order. Every result has a call, and no part is empty. Ids and names
-have the form that all providers accept. This module does not merge or add messages to make the
-roles alternate; ``validity`` does.
+that answers every call once, in order. Every result has a call, and no part is empty. The ids of
+calls and the names of tools have the form that all providers accept. This module does not merge or
+add messages to make the roles alternate; ``validity`` does.
 """
 
 from __future__ import annotations
@@ -156,9 +156,9 @@ def repair_pairs(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ..
     """Return `messages` with calls and results paired, without content that cannot be sent.
 
     Reasoning is removed, because it must not be sent to another provider. Logs do not contain the
-    signature of reasoning. Anthropic rejects reasoning without a signature, and Google ignores it.
-    OpenAI's chat format has no place for reasoning. Roles ``system`` and ``context`` become user
-    messages.
+    signature of reasoning; without the signature, Anthropic rejects the reasoning, and Google
+    ignores it. OpenAI's chat format has no place for reasoning. Roles ``system`` and ``context``
+    become user messages.
     Shape: the roles are user, assistant and tool; adjacent messages may have the same role.
     """
     whole = pair_after(messages)

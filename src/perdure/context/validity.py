@@ -2,9 +2,9 @@
 
 In a valid history, the first message is the user's. The user side and the assistant alternate. Tool
 results belong to the user side, directly after the calls that they answer; user text may follow
-them. Every tool call is answered exactly once, in order. No message and no text is empty. The
-assistant has no text after its tool calls. The history does not end in white space. Messages are
-repaired when they are read; the log is never changed.
+them. Every tool call is answered exactly once, in order. No message and no text is empty. In a
+message of the assistant, no text follows a tool call. The history does not end in white space.
+Messages are repaired when they are read; the log is never changed.
 Source: `tests/fakes/provider_rules.py` states each provider's rules and their sources.
 """
 

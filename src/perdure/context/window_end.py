@@ -3,7 +3,8 @@
 `build_context` of the whole window defines the correct result. The end of the window gives the same
 context under three conditions: it contains more messages than the limits allow, it contains the
 call of each of its tool results, and all pinned entries are known. Only the ids of tool calls can
-differ, because a repeated id is changed only if both of its calls were read.
+differ from the result for the whole window, because a repeated id is changed only if both of its
+calls were read.
 """
 
 from __future__ import annotations
@@ -44,9 +45,8 @@ def context_of_end(
     """Build a context from the end `window` of a longer window; None if more must be read.
 
     `pins` contains the ids of the pinned entries of all branches. `near` contains the pinned
-    entries of this branch that precede the first user question in `window`. `near` also contains
-    the tool calls and results that belong to these entries. `build_context` explains the other
-    arguments.
+    entries of this branch that precede the first user question in `window`, and the tool calls and
+    results that belong to these pinned entries. `build_context` explains the other arguments.
     """
     end = from_question(window)
     if not end.entries:
@@ -108,11 +108,10 @@ def _with_pins(
 def _has_hidden_ties(joined: ContextWindow, known: frozenset[EntryId]) -> bool:
     """Return True if the context before the entries `known` depends on unread entries.
 
-    There are two cases. In the first case, the newest compaction retains messages instead of
-    entries, and `known` contains this compaction, or a pinned entry that the compaction does not
-    hide comes before the entries in `known`. In the second case, a
-    pinned answer before `known` failed. The context then depends on the next answer, which may be
-    unread and replaces the failed answer.
+    The result is True if the newest compaction retains messages instead of entries, and `known`
+    contains this compaction, or a pinned entry that the compaction does not hide comes before the
+    entries in `known`. The result is also True if a pinned answer before `known` failed: the next
+    answer, which might be unread, replaces the failed answer.
     """
     compaction = joined.state.compaction
     is_inside = compaction is not None and compaction.id in known

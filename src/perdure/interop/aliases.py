@@ -4,8 +4,8 @@ For each entry, only its id, its place in the file and a digest stay in memory, 
 be larger than memory. If the source begins with a file version that was imported before, an entry
 from that version is matched by its place in the file. An opaque entry (a line that perdure could
 not read) has no recorded place in the file. Opaque entries are therefore matched by their bytes.
-All other entries are matched by id. These entries come from an older version of a rewritten file,
-or were exported by perdure. Entries without an id are matched by content and time.
+Entries that come from an older version of a rewritten file, and entries that perdure exported, are
+matched by id, or by content and time if they have no id.
 """
 
 from __future__ import annotations

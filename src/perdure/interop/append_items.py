@@ -350,7 +350,8 @@ class _Places:
     def reference(self, position: int | None, first: int) -> Ref | None:
         """Return a reference to the entry of the item at `position`.
 
-        The entry can also be part of the same write. `first` is the seq of the write's first entry.
+        If the entry is part of the current write, the reference is relative to `first`, the seq of
+        the first entry of this write.
         """
         if position is None:
             return None

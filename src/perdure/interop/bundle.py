@@ -115,8 +115,8 @@ def _header(
 def _inherited_entries(shared: Sequence[Entry], *, has_originals: bool) -> list[Entry]:
     """Return the `shared` entries that a fork's bundle contains.
 
-    These are the tree entries and the notes about them; with `has_originals`, also the pieces of
-    imported files.
+    The result contains the tree entries and the notes about them and, with `has_originals`, the
+    pieces of imported files.
     """
     tree = {entry.id for entry in shared if entry.lane == "tree"}
     kinds = {ImportSource.kind} if has_originals else set[str]()
@@ -156,7 +156,7 @@ def _leaf(header: StreamHeader, leaf: EntryId | None) -> Entry:
 def _with_part(entry: Entry, ids: Mapping[EntryId, EntryId]) -> bytes:
     """Return the body of `entry` with the new seq of the ``import_source`` entry in ``source``.
 
-    If `ids` does not contain this entry, ``source`` is removed.
+    If `ids` does not contain the ``import_source`` entry, ``source`` is removed from the body.
     """
     source = source_of(entry.body)
     if source is None:

@@ -64,10 +64,10 @@ class ExportSelection(msgspec.Struct, frozen=True):
 
     `leaf` alone selects the branch that ends at `leaf`. With `has_all_branches`, everything is
     exported. If `leaf` and `has_all_branches` are given, the branch that ends at `leaf` becomes the
-    current branch. If neither is given, everything is exported, except that Markdown and workflows
-    contain only the current branch. `dialect` is the program that reads the workflow. If
-    `has_tools` is False, Markdown omits tool calls and their results. If `has_instructions` is
-    False, Markdown omits the instructions.
+    current branch. If neither `leaf` nor `has_all_branches` is given, everything is exported,
+    except that Markdown and workflows contain only the current branch. `dialect` is the program
+    that reads the workflow. If `has_tools` is False, Markdown omits tool calls and their results.
+    If `has_instructions` is False, Markdown omits the instructions.
     """
 
     leaf: EntryId | None = None

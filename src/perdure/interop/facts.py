@@ -1,8 +1,8 @@
-"""Export facts to files and import them. A file has perdure's own format for sessions.
+"""Export facts to files and import them. A file of facts has perdure's own session format.
 
-A file contains the facts of one subject with their histories, but no forgotten facts. An import
-appends the facts and corrections that are missing in this store. Facts that were forgotten in this
-store stay forgotten.
+A file of facts contains the facts of one subject with their histories, but no forgotten facts. An
+import appends the facts and corrections that are missing in this store. Facts that were forgotten
+in this store stay forgotten.
 """
 
 from __future__ import annotations

@@ -91,11 +91,11 @@ async def import_source(  # noqa: PLR0913 - each says how it is imported, most h
     that a new session is about; an existing session keeps its own subject. `progress` is called in
     another thread with the bytes read and the total bytes. `bounds` limit the memory of the import.
     An erased session stays erased; if `again` is True, the import creates another session.
-    Durable: everything is stored when the call returns. A small source is one commit. If the import
-    of a larger source is interrupted by a crash, the session is marked as ``importing``. Importing
-    the same source again then adds the missing entries. A session from a file of perdure's own
-    format is incomplete after a crash. If the source has turns, a separate commit creates the
-    session.
+    Durable: everything is stored when the call returns. A small source becomes one commit. If the
+    import of a larger source is interrupted by a crash, the session is marked as ``importing``.
+    After an interrupted import, importing the same source again adds the missing entries. A session
+    from a file of perdure's own format is incomplete after a crash. If the source has turns, a
+    separate commit creates the session.
     Raises: FormatError if the source cannot be read or has no known format. Raises TurnOpen if the
     source's session has an open turn. Other errors are those of ``SessionStore.commit``.
     """
@@ -139,7 +139,10 @@ def _read_foreign(
 
 
 def _format_of(content: Content, format: FormatName) -> Format:
-    """Return the format of `content`. Raises: FormatError if it is unknown or not `format`."""
+    """Return the format of `content`.
+
+    Raises: FormatError if `content` has no known format, or another format than `format`.
+    """
     if format == native.FORMAT or (format != "auto" and detection.has_line_of(content, format)):
         return format
     found = detection.detect_format(content)

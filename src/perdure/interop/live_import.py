@@ -83,7 +83,7 @@ class FolderFollower:
     """Imports session files below `folders` into `store` while they grow.
 
     `excluded` are files and folders to skip, such as perdure's own. `open` are the ids of the files
-    that this process itself writes. These files are skipped, whatever their names are.
+    that this process itself writes; the follower skips them, whatever their names are.
     """
 
     def __init__(

@@ -1,14 +1,14 @@
 """Find the session of a source: by its possible ids, or by records that perdure wrote.
 
-The possible ids are computed from the source alone. Therefore the session of the source is found
-again, whatever other sessions exist.
+The possible ids of the session are computed from the source alone. Therefore a later import of the
+source finds its session again, whatever other sessions exist.
 
 A file that perdure wrote for pi or Operator has the id of its session, and the ids of its records
-are derived from perdure's entry ids. Equal ids do not prove that perdure wrote a record. A record
-with an equal id must also equal the record in a current export of the session, below the same
-parent. All new records in the file must come after the records that perdure wrote. A file that
-perdure wrote for Claude Code, Codex or opencode becomes a separate session. The parent of this
-session is the session that the mark in the file names.
+are derived from perdure's entry ids. An id alone does not prove that perdure wrote a record. A
+record counts as perdure's only if a current export of the session contains an equal record with the
+same id, below the same parent. All new records in the file must come after the records that perdure
+wrote. A file that perdure wrote for Claude Code, Codex or opencode becomes a separate session. The
+parent of this session is the session that the mark in the file names.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def session_ids(format: str, foreign: str | None, first_line: bytes) -> Iterator
     """Yield the possible ids of the session for a source of `format`, in an endless series.
 
     `foreign` is the session id in the source; `first_line` distinguishes sources without an id.
-    Shape: if the foreign id is valid, it is the first id. Otherwise, the first id is made from a
-    digest of the foreign id or, if there is no foreign id, of the first line. The following ids are
-    the first id with ``.2``, ``.3`` and so on, in case another session has the first id.
+    Shape: the first id is the foreign id if it is valid; otherwise, the first id is made from a
+    digest of the foreign id or, without a foreign id, of the first line. The following ids are the
+    first id with ``.2``, ``.3`` and so on, in case another session has the first id.
     """
     base = _valid(foreign) or f"{format}-{_digest(foreign, first_line)}"
     yield StreamId(base)

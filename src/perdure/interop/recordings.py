@@ -38,8 +38,8 @@ class Recorded(msgspec.Struct, frozen=True):
 async def imported_as(store: SessionStore, file: Path) -> Recorded | None:
     """Return the session of `store` that was imported from `file`, or None.
 
-    Raises: Erased if that session was erased. Raises FormatError if `file` is not a readable
-    session.
+    Raises: Erased if the session that was imported from `file` was erased. Raises FormatError if
+    `file` is not a readable session.
     """
     with FileContent(file) as content:
         format = await asyncio.to_thread(detection.detect_format, content)

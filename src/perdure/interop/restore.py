@@ -1,9 +1,9 @@
 """Import a session of perdure's own format into a store.
 
-The session keeps its id if no other session has this id. Its entries are then identical to those in
-the file, byte for byte. A file with fewer entries than the session adds nothing; a file with more
-entries adds those that the session lacks. An interrupted import leaves a valid session with fewer
-entries, because the beginning of a log is a valid log.
+The session keeps its id if no other session has this id. With its id unchanged, the entries of the
+session equal the entries in the file byte for byte. A file with fewer entries than the session adds
+nothing; a file with more entries adds those that the session lacks. An interrupted import leaves a
+valid session with fewer entries, because the beginning of a log is a valid log.
 """
 
 from __future__ import annotations

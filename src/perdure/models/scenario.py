@@ -97,10 +97,10 @@ class When(msgspec.Struct, frozen=True):
     `nth` is the number of the answer (1 + the assistant messages in the request). `round` is the
     number of the answer after the newest user message. `user_contains` refers to the newest user
     text. `after` states whether the request ends with user text or with tool results. `after_tool`
-    is the tool of one of the tool results at the end of the request. The two conditions
-    `last_tool_result_…` refer to the tool results at the end of the request. A request for a
-    summary contains the text of a whole conversation, so it matches only conditions with
-    `asks_summary`.
+    names a tool: the request must end with tool results, and one of these results must come from
+    this tool. The two conditions `last_tool_result_…` refer to the tool results at the end of the
+    request. A request for a summary contains the text of a whole conversation, so it matches only
+    conditions with `asks_summary`.
     """
 
     nth: int | None = None
@@ -297,7 +297,7 @@ def _newest_user(messages: Sequence[Message]) -> int:
 def _newest_text(message: Message) -> str:
     """Return the last text part of `message`.
 
-    The other text parts of a user message were added when the context was built.
+    Only the last text part of a user message is what the user wrote; perdure added the others.
     """
     texts = [part.text for part in message.parts if isinstance(part, TextPart)]
     return texts[-1] if texts else ""

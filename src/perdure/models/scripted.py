@@ -1,7 +1,8 @@
 """The scripted model, which answers from scenarios without a network; the default is ``echo``.
 
-It may also play scenario files: ``scripted:trip.yaml`` plays the scenario in ``trip.yaml``. A file
-is read at the first use of its scenario, and again after the file has changed.
+The scripted model can also play scenario files: ``scripted:trip.yaml`` plays the scenario in
+``trip.yaml``. A scenario file is read at the first use of its scenario, and again after the file
+has changed.
 
 The reply to a request depends only on the request (``scenario``). The model remembers how often a
 step with a failure count has failed for each request. Every request repeats the earlier messages of
@@ -269,7 +270,7 @@ class _Progress:
 class Heard:
     """Counts over the messages of a request, such as the number of answers.
 
-    The value is immutable: `and_then` returns a new value.
+    A `Heard` is immutable: `and_then` returns a new `Heard`.
     Units: `size_bytes` is in bytes.
     """
 

@@ -90,7 +90,8 @@ def repair_unicode(text: str) -> str:
 class WholePairs:
     """Converts pieces of text to valid Unicode, for several texts at the same time.
 
-    Each text has a key. Half a surrogate pair at the end of a piece waits for the other half.
+    A key tells the texts apart. Half a surrogate pair at the end of a piece waits for the other
+    half.
     """
 
     def __init__(self) -> None:

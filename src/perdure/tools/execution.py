@@ -34,7 +34,7 @@ class ToolRun(msgspec.Struct, frozen=True):
     """Outcome of a tool call.
 
     `output` is the result that the model gets, for every outcome. `error` is a short error message,
-    and `error_code` is its stable code. Both are None if `outcome` is "ok". `whole` is the
+    and `error_code` is its stable code; both fields are None if `outcome` is "ok". `whole` is the
     untruncated text of `output`, or None if `output` was not cut.
     Units: `duration_ms` is in milliseconds, or None if the tool never ran.
     """
@@ -56,9 +56,9 @@ async def run_tool(
 ) -> ToolRun:
     """Run `call` within the limits of `spec`, and return the result.
 
-    If `answered` is given, it gets the run and returns the run to use instead. It is not called if
-    the approval of the call is stale. Arguments that the tool must not receive are removed from the
-    call, and secrets that the tool received are removed from its output.
+    If `answered` is given, it gets the run and returns the run to use instead. `answered` is not
+    called if the approval of the call is stale. Arguments that the tool must not receive are
+    removed from the call, and secrets that the tool received are removed from its output.
     Raises: CancelledError if the caller is cancelled; the tool is then cancelled too.
     """
     started_s = clock.steady_s()

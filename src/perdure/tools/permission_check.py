@@ -30,7 +30,7 @@ class RuleSet(msgspec.Struct, frozen=True):
 
     If `honours_grants` is True, a call runs without a question if an earlier answer "always"
     allowed it. `asks_hidden` means that writing a file needs approval if a name in its path starts
-    with a dot, such as ``.github``. Such files configure other programs.
+    with a dot, such as ``.github``, because such files configure other programs.
     """
 
     actions: Mapping[Action, Decision]

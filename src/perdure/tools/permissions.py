@@ -54,13 +54,14 @@ class Permissions(
     """The access rights of an agent's built-in tools.
 
     `scope` limits the files: ``sandboxed`` allows the working directory, ``project`` also allows
-    the directories `roots`, and ``full`` allows every path. In all three, files such as credentials
-    and ``.git`` stay closed (floors). A command is allowed if it equals one of `allowed_commands`
-    or matches one of `allowed_command_globs` (`tools.commands`). The glob ``**`` matches every
-    command. A command runs with the minimal environment and `command_env`. `allowed_domains` are
-    exact host names. `credentials` maps some of these hosts to Authorization headers. `web_search`
-    queries `search_endpoint` with `search_credential`; `is_search_local` allows an endpoint in the
-    local network. `approval` selects which calls need approval (`tools.permission_check`).
+    the directories `roots`, and ``full`` allows every path. In every scope, files such as
+    credentials and ``.git`` stay closed (floors). A command is allowed if it equals one of
+    `allowed_commands` or matches one of `allowed_command_globs` (`tools.commands`). The glob ``**``
+    matches every command. A command runs with the minimal environment and `command_env`.
+    `allowed_domains` are exact host names. `credentials` maps hosts in `allowed_domains` to
+    Authorization headers. `web_search` queries `search_endpoint` with `search_credential`;
+    `is_search_local` allows an endpoint in the local network. `approval` selects which calls need
+    approval (`tools.permission_check`).
     Units: `command_timeout_s` is in seconds, at most 120.
     Raises: ConfigError if a value cannot work or is unsafe.
     """

@@ -44,9 +44,9 @@ class ProcessResult(msgspec.Struct, frozen=True):
 def small_environment(inherited: Mapping[str, str], working_dir: Path) -> dict[str, str]:
     """Return the few environment variables that programs need.
 
-    None of them changes what a program does. The variables come from `inherited`. Relative
-    directories in PATH, and directories in `working_dir`, are dropped, because the model may have
-    written their files.
+    No variable in the result changes what a program does. The variables come from `inherited`.
+    Relative directories in PATH, and directories in `working_dir`, are dropped, because the model
+    may have written their files.
     """
     kept = {name: inherited[name] for name in _INHERITED if name in inherited}
     folders = inherited.get("PATH", _DEFAULT_PATH).split(os.pathsep)
@@ -78,7 +78,7 @@ async def run_program(
 ) -> ProcessResult:
     """Run `argv` in `working_dir` without input, and wait until the program ends.
 
-    Raises: ToolUnavailable if the program does not exist. Raises ToolError if it cannot be started.
+    Raises: ToolUnavailable if the program does not exist. Raises ToolError if starting it fails.
     Raises CancelledError if the call is cancelled, after killing the program.
     """
     program = program_of(argv[0], environment["PATH"], tool)

@@ -61,8 +61,8 @@ class ToolRegistry(ShortRepr, frozen=True):
     def restrict(self, names: Iterable[str]) -> ToolRegistry:
         """Return a registry of only the tools `names`, in the order of this registry.
 
-        Raises: ConfigError if a name is missing here, because a session can only restrict its
-        agent.
+        Raises: ConfigError if this registry has no tool of one of the `names`, because a session
+        can only restrict its agent.
         """
         wanted = frozenset(names)
         if missing := sorted(wanted - frozenset(self.names)):

@@ -1,9 +1,9 @@
 """Convert a function's signature to a JSON Schema, and a model's arguments to Python values.
 
-The schemas use the part of draft 2020-12 that OpenAI, Anthropic and Google all accept. They contain
-no references and no formats. Except for free-form objects, an object accepts only its declared
-fields. Every ``enum`` has a type. Unsupported annotations are rejected when the tool is declared,
-not when it is called.
+The schemas use the part of draft 2020-12 that OpenAI, Anthropic and Google all accept. The schemas
+contain no references and no formats. Except for free-form objects, an object accepts only its
+declared fields. Every ``enum`` has a type. Unsupported annotations are rejected when the tool is
+declared, not when it is called.
 """
 
 from __future__ import annotations
@@ -351,8 +351,8 @@ def portable_schema(schema: Schema, name: str = "") -> Schema:
 class _Place(msgspec.Struct, frozen=True):
     """The location of a schema: the `path` of its field, such as ``Order.lines[].price``.
 
-    `inside` are the definitions that contain the schema. If a schema refers to one of these
-    definitions, the recursion would be infinite.
+    `inside` are the definitions that contain the schema. A schema that refers to one of the
+    definitions in `inside` would lead to infinite recursion.
     """
 
     definitions: Mapping[str, Schema]

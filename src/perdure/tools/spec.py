@@ -45,16 +45,16 @@ class ToolCall(ShortRepr, frozen=True):
     """One tool call, as passed to the tool.
 
     `idempotency_key` is the same for every attempt of one call, across crashes and machines. Pass
-    it to the external service, so that a repeated call has no second effect. `attempt` counts the
-    attempts of the call from 1. `working_dir` is the session's workspace, and `permissions` are the
-    access rights of the agent's built-in tools. `secrets` resolves named secrets, which are removed
-    from the tool's output. `scratch_dir` is for temporary files that are not part of the work; None
-    if there is no such directory. `read_media` reads the session's media; None if the session has
-    none. `invoke` calls another agent; None if there is no other agent. `closed` are files and
-    folders that no tool may access, wherever they are, such as the session's own store. `record` is
-    the record folder of the session's flow; None if the session has no flow. `approved` are the
-    facts that a person approved besides the arguments (`Bound.facts`); None if no approval was
-    needed.
+    `idempotency_key` to an external service, so that a repeated call has no second effect.
+    `attempt` counts the attempts of the call from 1. `working_dir` is the session's workspace, and
+    `permissions` are the access rights of the agent's built-in tools. `secrets` resolves named
+    secrets, which are removed from the tool's output. `scratch_dir` is for temporary files that are
+    not part of the work; None if there is no such directory. `read_media` reads the session's
+    media; None if the session has none. `invoke` calls another agent; None if there is no other
+    agent. `closed` are files and folders that no tool may access, wherever they are, such as the
+    session's own store. `record` is the record folder of the session's flow; None if the session
+    has no flow. `approved` are the facts that a person approved besides the arguments
+    (`Bound.facts`); None if no approval was needed.
     """
 
     id: str
@@ -128,9 +128,9 @@ class ToolSpec(msgspec.Struct, frozen=True):
     `effect`: ``read`` changes nothing, ``write`` changes the workspace, ``external`` changes
     something elsewhere. `on_unknown` is the policy if perdure was killed while the tool ran:
     ``retry`` the call, ``ask`` a person, or ``never`` repeat the call. A tool with an `action`
-    needs approval. For such a tool, `examine` returns the `Subject` of a call. An approval is valid
-    only for the call's arguments and the facts that `bind` returns. If `is_gated` is True, perdure
-    asks a person in every mode. A call needs no approval if `needs_approval` returns False for its
+    needs approval, and its `examine` returns the `Subject` of a call. An approval is valid only for
+    the call's arguments and the facts that `bind` returns. If `is_gated` is True, perdure asks a
+    person in every mode. A call needs no approval if `needs_approval` returns False for its
     arguments. In a tool without an `action`, `bind` only looks for problems that a person must
     decide on first (`Doubt`). `config_only` are names of arguments that a model cannot set.
     `is_outside` marks the tool's output as written by outsiders.

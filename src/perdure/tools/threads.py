@@ -48,7 +48,7 @@ async def in_tool_thread(function: Callable[..., T], *arguments: object) -> T:
 
 
 class Threads:
-    """At most `limit` daemon threads. A thread ends when it has no work."""
+    """A pool of at most `limit` daemon threads. A thread ends when it has no work."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

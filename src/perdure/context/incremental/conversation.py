@@ -32,7 +32,7 @@ Each request processes all open messages again.
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """The messages of a window: `settled` ones no longer change, `open` ones still can.
+    """The messages of a window: `settled` messages cannot change any more, `open` messages can.
 
     `tail` contains the `open` messages in the form that `repair_pairs` returns; `sizes` contains
     the sizes of the messages in `tail`. `leaf` is the end of the branch; `state` is the branch

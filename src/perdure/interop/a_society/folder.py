@@ -162,8 +162,9 @@ def record_folders(folder: Path, run: Data, readable: Readable) -> Iterator[Path
     """Yield possible record folders of the flow in `folder`: in this folder, or in a workspace.
 
     If the flow's state names a workspace that does not contain `folder`, the folder was moved or
-    received from others. In this case, perdure does not read the named workspace. Instead, it uses
-    the workspace whose state folder contains `folder`, if reading that workspace is allowed.
+    received from others. For a folder that was moved or received, perdure does not read the
+    workspace that the state names, but the workspace whose state folder contains `folder`, if
+    reading that workspace is allowed.
     """
     whole = Path(os.path.realpath(folder))
     if Path(os.path.realpath(folder / RECORD)).is_relative_to(whole):

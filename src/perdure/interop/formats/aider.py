@@ -1,7 +1,7 @@
 """Read Aider's history ``.aider.chat.history.md``: one text with all runs of Aider in a folder.
 
 Each run begins with a heading that states its time; each run becomes a session. Lines of questions
-begin with ``####``, and lines of Aider's output begin with ``>``. All other lines are answers.
+begin with ``####``, lines of Aider's output begin with ``>``, and all other lines are answers.
 Lines of code in an answer belong to the answer even if they begin with ``####`` or ``>``. Commands
 are excluded from the context, and output is stored outside the conversation. Consecutive lines of
 one kind form a block, and each block becomes one item. If Aider extends a block after an import,

@@ -1,8 +1,8 @@
 """The mark that perdure writes into a file for another program: it names the session and entry.
 
-An import uses the mark to detect that the first lines of a file are copies of a session. The
-session id in the other program is derived from the mark. Therefore the mark is invalid in a file
-with another session id.
+An import uses the mark to detect that the first lines of a file are copies of a session. The id of
+the session in the other program is derived from the mark. Therefore a mark is invalid in a file
+whose session id is not derived from this mark.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Handover(msgspec.Struct, frozen=True):
 
     @property
     def mark(self) -> Mapping[str, object]:
-        """The mark as a field of a record."""
+        """The handover mark as a field of a record."""
         return {KEY: msgspec.structs.asdict(self)}
 
 

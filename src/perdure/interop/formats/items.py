@@ -44,8 +44,8 @@ ItemBody = Message | TreeBody | SideBody | bytes
 class Item(msgspec.Struct, gc=False):
     """A future entry, read from line `number` of the source; the line begins at byte `offset`.
 
-    `parent` and `about` are positions of items. Some fields of the body name an entry. `references`
-    maps each of these fields to the position of that entry's item. Items of the same line have
+    `parent` and `about` are positions of items. `references` maps each field of the body that names
+    an entry to the position of the item that becomes this entry. Items of the same line have
     different values of `ordinal`. `group` marks the parts of one answer; only one of these parts
     has the usage of the answer. `meta` is the metadata that the source has about a message.
     """
@@ -133,8 +133,8 @@ class ParsedSource(msgspec.Struct, frozen=True):
 
     Shape: each of `items` comes after the items that it references. `leaf` is the position of the
     item after which the conversation continues. `blobs` are the media that the items reference. A
-    malformed line can still become an item, because other items may need this item as their parent.
-    Such a line is in both `malformed` and `items`.
+    malformed line can still become an item, because other items might need this item as their
+    parent; the line is then in `malformed`, and its item in `items`.
     """
 
     format: str

@@ -113,7 +113,7 @@ class LogFile:
     def has_authority(self, first: int) -> bool:
         """Return whether an entry from seq `first` on has a kind that can grant permissions.
 
-        Such an entry grants permissions only if the user wrote it.
+        An entry of a kind that can grant permissions grants them only if the user wrote the entry.
         """
         return self._last_authority >= first
 

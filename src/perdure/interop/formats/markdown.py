@@ -286,7 +286,7 @@ def inert(text: str) -> str:
     """Return `text` as Markdown that ends every construct it opens, without HTML.
 
     Headings of `text` are lowered below the levels that perdure uses. Code in `text` stays code
-    only if every renderer reads it as code. This is certain for a block whose fence starts a line,
+    only if every renderer reads it as code, which is certain for a block whose fence starts a line,
     and for a span that ends on the line where it began.
     """
     lines = _LINE_END.split(text)
@@ -313,9 +313,10 @@ def inert(text: str) -> str:
 def _code_length(lines: Sequence[str], at: int) -> int:
     """Return the number of lines of the fenced code that begins at line `at`; 0 if none begins.
 
-    Code whose fence is not indented extends to its closing fence, or to the end of the text.
-    Indented code may belong to a list item, and the end of the item can end the code earlier.
-    Indented code counts only if it ends at the same line, whether it belongs to a list item or not.
+    Code whose fence is not indented extends to its closing fence, or to the end of the text. An
+    indented fence might belong to a list item; in a list item, the code can also end where the item
+    ends. Code with an indented fence counts only if it ends at the same line in both cases: with
+    and without a list item.
     """
     opened = _FENCE.match(lines[at])
     if opened is None or "`" in lines[at][opened.end() :]:

@@ -36,9 +36,9 @@ class Bundle(msgspec.Struct, frozen=True):
     """A self-contained session.
 
     Shape: `entries` have the seqs 0, 1, 2, … of the stream in `header`, which is never a fork.
-    `aliases` maps foreign ids to entries. If the ids in the bundle and in the store differ,
-    `stored_ids` maps the entry ids of the bundle to the ids in the store. The ids differ for a fork
-    and for a single branch.
+    `aliases` maps foreign ids to entries. If the bundle is made from a fork or from a single
+    branch, its entry ids differ from those in the store, and `stored_ids` maps the ids in the
+    bundle to the ids in the store.
     """
 
     header: StreamHeader

@@ -39,11 +39,11 @@ class SourceFormat(msgspec.Struct, frozen=True):
     `parse` reads a whole file; `reader` reads a file line by line. A file has the format if
     `is_beginning` accepts its first bytes or `is_record` accepts one of its lines.
 
-    A program may store several sessions in one file: `database` describes how a database stores
-    them, and `cut` splits a file that is not a database. `file_names` are patterns of file names
-    that do not end with ``.jsonl``. `gather` returns the session of a file that matches
-    `file_names`, or of the folder of that file. `at_path` adds to the header the facts that only
-    the path of the file contains.
+    For a program that stores several sessions in one file, `database` describes how a database
+    stores the sessions, and `cut` splits a file that is not a database. `file_names` are patterns
+    of file names that do not end with ``.jsonl``. `gather` returns the session of a file that
+    matches `file_names`, or of the folder of that file. `at_path` adds to the header the facts that
+    only the path of the file contains.
     """
 
     title: str

@@ -1,7 +1,7 @@
 """Find paths that identify a user: home directories, working directories, user names.
 
-These functions are pure. The other parts of a path stay unchanged: ``[home-1]/src/table.py`` still
-names the file.
+These functions are pure. The parts of a path that identify no user stay unchanged:
+``[home-1]/src/table.py`` still names the file.
 """
 
 from __future__ import annotations

@@ -184,8 +184,8 @@ def _without_overlap(found: Iterable[Find]) -> list[Find]:
     """Return `found` in order and without overlaps.
 
     Overlapping spans are joined, so that everything found is replaced. A joined span has the kind
-    of the span that starts first. If several spans start first, it has the kind of the longest of
-    them.
+    of the span that starts first. If several spans start first, the joined span has the kind of the
+    longest of them.
     """
     joined: list[Find] = []
     for find in sorted(found, key=lambda each: (each.start, -each.end)):

@@ -39,7 +39,7 @@ _decoder = msgspec.json.Decoder()
 def _vocabulary() -> frozenset[str]:
     """Return the fixed words of bodies: kinds, field names and the allowed values of fields.
 
-    Redaction never treats these words as secrets.
+    Redaction never treats one of the words in the result as a secret.
     """
     words: set[str] = set(BODIES)
     types = [Message, *BODIES.values()]

@@ -99,9 +99,9 @@ class Connection(NamedTuple):
 class WireClient(ABC):
     """A `ModelClient` for the models ``<provider>:<name>`` at one address.
 
-    If `base_url` is None, the client uses the provider's own address and needs `api_key`. Other
-    servers may need no key. The key is removed from all error texts. `context_window` is for a
-    server whose models are not in the library's list.
+    If `base_url` is None, the client uses the provider's own address and needs `api_key`; a server
+    at another address might need no key. The key is removed from all error texts. `context_window`
+    is for a server whose models are not in the library's list.
     Units: `connect_timeout_s` and `stream_idle_timeout_s` are seconds. `stream_idle_timeout_s` is
     used for requests that do not set this limit; None means `limits.model_silence_s`.
     Raises: ConfigError if the key is missing.

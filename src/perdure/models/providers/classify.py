@@ -176,7 +176,8 @@ def _of_status(error: ModelHTTPError, model: str, secrets: Collection[str]) -> M
 def _of_api_error(error: ModelAPIError, model: str, secrets: Collection[str]) -> ModelError:
     """Return the error for an API error that has no HTTP status.
 
-    Such an error arrives within the stream, or it means that the body of the answer is not JSON.
+    An API error without an HTTP status arrives within the stream, or means that the body of the
+    answer is not JSON.
     """
     said = _provider_message(error) or str(error)
     reason = redact_text(said, secrets)

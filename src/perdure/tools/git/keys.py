@@ -1,11 +1,11 @@
 """Classify the keys of a git configuration for the git commands that perdure runs.
 
-A key is allowed, overridden, or neither. An allowed key only changes the output of these commands.
-An overridden key could start a program, fetch, or point outside the working directory;
-`overrides_of` returns the value that disables the key. For any other key, perdure asks a person.
-These functions are pure.
+A key is allowed, overridden, or neither. An allowed key only changes the output of git commands. An
+overridden key could start a program, fetch, or point outside the working directory; `overrides_of`
+returns the value that disables the key. For a key that is neither allowed nor overridden, perdure
+asks a person. The functions of this module are pure.
 
-The commands are status, log, diff, add, commit and ls-files.
+perdure runs the git commands status, log, diff, add, commit and ls-files.
 Source: ``git help -c`` of git 2.39. If later versions add keys to sections that these commands
 read, the new keys need approval.
 """
@@ -244,9 +244,9 @@ def overrides_of(
     """Return the keys to override, with the values that disable unsafe settings.
 
     `settings` are all settings that apply in the repository; `own` are the settings from the
-    repository's own files. If `requires_filters` is True, git refuses to store a file that a filter
-    would have changed. If `requires_filters` is False, git stores the file without running the
-    filter.
+    repository's own files. The overrides disable every git filter, a program that changes files
+    before git stores them. If `requires_filters` is True, git refuses to store a file to which a
+    filter applies; if it is False, git stores the file without running the filter.
     """
     found = dict(ALWAYS)
     local = {setting.key for setting in own}

@@ -46,8 +46,9 @@ class Concern(msgspec.Struct, frozen=True):
 class Repository(msgspec.Struct, frozen=True):
     """A repository in which git can run.
 
-    `git_dir` belongs only to this working tree. `own` are the settings of the repository's
-    configuration. If there are `concerns`, perdure asks a person first.
+    `git_dir` is the git folder that belongs only to the working tree `top`. `own` are the settings
+    of the repository's configuration. If there are `concerns`, perdure asks a person before it runs
+    git.
     """
 
     top: Path
@@ -156,7 +157,7 @@ def _knows(git_dir: Path, common_dir: Path, top: Path, configuration: Configurat
     """Return True if `git_dir` declares `top` as its working tree.
 
     `git_dir` is the folder that the file ``.git`` in `top` names. The git folders of a worktree and
-    of a submodule contain this declaration. A git folder inside the working tree proves nothing,
+    of a submodule declare their working tree. A git folder inside the working tree proves nothing,
     because the author of the file ``.git`` could also write the folder.
     """
     if git_dir.is_relative_to(top) or common_dir.is_relative_to(top):

@@ -62,7 +62,7 @@ def portable_within(schema: Mapping[str, Any], left: list[int]) -> Schema:
     """Convert the `schema` of a tool's arguments to JSON Schema that all providers accept.
 
     `left` is a list with one number, the number of parts that are still allowed. The call subtracts
-    the parts of `schema` from this number.
+    the number of parts of `schema` from the number in `left`.
     Raises: UnsupportedSchema if the schema cannot be converted, or has more parts than allowed.
     """
     reader = _Reader(schema, left[0])

@@ -1,9 +1,9 @@
 """Decide by the names in a file's path whether tools may read or write the file.
 
-The rules apply in every directory. These functions are pure. The most lenient file systems ignore
-letter case, invisible characters, dots and spaces at the end of a name, and everything after a
-colon. So the comparison of names ignores all of these, because names that differ only in this way
-can lead to the same file.
+The rules on names apply in every directory. The functions of this module are pure. The most lenient
+file systems ignore letter case, invisible characters, dots and spaces at the end of a name, and
+everything after a colon. Names that these file systems treat as equal can lead to the same file, so
+this module compares names in the same way.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ def is_secret(names: Sequence[str], *, is_absolute: bool = False, has_records: b
     """Return True if tools must not read the file or folder at `names`.
 
     Shape: `names` are in order from the top folder down. If `is_absolute` is True, the names start
-    at the root of the file system. perdure's own data is secret. If `has_records` is True, the
-    record folders of flows are not secret, although they belong to this data.
+    at the root of the file system. perdure's own data is secret, except the record folders of flows
+    if `has_records` is True.
     """
     folded = [folded_name(name) for name in names]
     if any(

@@ -125,11 +125,11 @@ class OpenPath(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A place to write a file: `name` in the directory `parent`; the file may not exist yet.
+    """A place to write a file: `name` in the directory `parent`; the file need not exist yet.
 
     The place is never a link. `has_walls` is False if the whole file system is open to tools.
     `path` is the whole path, with links resolved. If `is_new_folder` is True, the folder of the
-    file does not exist yet. Then `name` is the path below `parent`, with the missing folders.
+    file does not exist yet, and `name` is the path below `parent` with the missing folders.
     `is_hidden` means that a name in the path starts with a dot, and the path is not in the record
     folder of the call's flow.
     """
@@ -186,8 +186,8 @@ class Jail:
     def open_path(self, path: str) -> AbstractContextManager[OpenPath]:
         """Open the file or directory at `path` for reading.
 
-        Raises: ToolDenied if reading is not permitted. Raises ToolError if nothing readable is
-        there.
+        Raises: ToolDenied if reading is not permitted. Raises ToolError if `path` is no readable
+        file or directory.
         """
         return self._reached(path, _Walk.end)
 
@@ -345,7 +345,7 @@ class _Walk:
         directories are not created but become part of the name.
 
         Raises: Escape if the path leads to a forbidden place. Raises OSError if no file can be
-        written there, for example because a directory is missing.
+        written at the place, for example because a directory is missing.
         """
         self._turn_to(self._path)
         if self._path.endswith("/"):
@@ -370,7 +370,7 @@ class _Walk:
         Shape: the mode of a name that does not exist is None. Links and ``..`` are followed
         before the next name is yielded. The caller enters a yielded directory before it takes the
         next name.
-        Raises: Escape at the first closed place.
+        Raises: Escape if the path leads to a place that is closed to tools.
         """
         while self._to_go:
             name = self._to_go.pop()

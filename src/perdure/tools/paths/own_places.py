@@ -41,7 +41,7 @@ _KNOWN = (*_FOLDERS, *_LISTS, *_BASES, _STORE, _HOME)
 def floors_of(
     environment: Mapping[str, str], closed: tuple[str, ...] = (), record: Path | None = None
 ) -> Floors:
-    """Return the places that tools cannot access: `closed`, and places named in `environment`.
+    """Return the places that tools cannot access: `closed`, and those that `environment` names.
 
     `record` is the record folder of the flow that the call works for.
     """

@@ -60,7 +60,7 @@ def read_workflow(path: Path) -> str:
 
     Links that lead out of the file's folder are not followed. For a file below the current
     directory, links may lead anywhere inside the current directory. Blocks the thread. Raises:
-    ConfigError if the file is not UTF-8; the errors of `text_inside`.
+    ConfigError if the file is not UTF-8. Raises the errors of `text_inside`.
     """
     whole, here = Path(os.path.abspath(path)), Path.cwd()  # noqa: PTH100 - links stay as they are
     root = here if whole.is_relative_to(here) else whole.parent
@@ -80,7 +80,7 @@ def require_writable(root: Path, folder: Path) -> None:
 
     A `folder` below `root` must not lead outside of `root`. A `folder` elsewhere must not be a
     place that is closed to tools (`floors`). Blocks the thread. Raises: ConfigError if tools could
-    not write there.
+    not write to `folder`.
     """
     top, place = Path(os.path.realpath(root)), Path(os.path.abspath(folder))  # noqa: PTH100 - a link is to be seen
     base = Path(os.path.abspath(root))  # noqa: PTH100 - a link is to be seen

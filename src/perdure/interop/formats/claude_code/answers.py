@@ -2,10 +2,9 @@
 
 Claude Code writes each block of an answer as a separate line. In a transcript, the parent of a
 tool's result is the block with the call. If an answer has two parallel calls, the second call and
-the first result are therefore siblings. If the import kept these parents, the branch to the next
-answer would omit a result. To keep all results, the import makes one chain of the blocks and
-results of an answer. In this chain, the blocks come first, then the results, in the order in which
-they were written.
+the first result are therefore siblings. If the import kept the parents of the transcript, the
+branch to the next answer would omit a result. To keep all results, the import makes one chain of an
+answer: first the blocks, then the results, each in the order in which they were written.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ class Answers:
         """Return the item that becomes the parent of the children of `node`.
 
         The result is the newest part of the answer that contains `node`, or `node` if no answer
-        contains it. If `replace` was called for this item, the result is the item that replaces it.
+        contains it. If `replace` was called for the item of the result, the result is the item that
+        replaces it.
         """
         if node is None:
             return None

@@ -3,8 +3,8 @@
 A session is one chain of messages. After a compaction, Goose hides the older messages from the
 model and adds the summary as a message that only the model sees. perdure imports this message as a
 compaction. Notifications and requests to confirm a call are stored outside the conversation. The
-row of the session changes with every message, but an import expects that earlier lines do not
-change. Therefore this row becomes the last line.
+row of the session becomes the last line, because it changes with every message, and an import
+expects that earlier lines do not change.
 Source: ``session_manager.rs``, ``legacy.rs`` and ``message.rs`` of block/goose, as of 2026.
 """
 

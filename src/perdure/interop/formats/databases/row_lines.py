@@ -1,7 +1,7 @@
 """Convert the rows of a database to lines: each row becomes one JSON object.
 
 A session in a database is read as a file with one line per row, and these lines are stored as the
-copy of the file. No data of a row is lost in this form, and readers process files and databases in
+copy of the file. The lines contain all data of the rows, and readers process files and databases in
 the same way.
 """
 

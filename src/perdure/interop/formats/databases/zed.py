@@ -1,9 +1,9 @@
 """Read Zed's threads: each row of ``threads.db`` contains one thread as a JSON document.
 
 Most documents are compressed. The messages of the document become lines. The other data of the
-document changes with every message, but an import expects that earlier lines do not change.
-Therefore this data becomes the last line. The messages form one chain. Messages have no time, so
-each gets the time when the thread began. Subagents' threads are separate sessions.
+document becomes the last line, because it changes with every message, and an import expects that
+earlier lines do not change. The messages form one chain. Messages have no time, so each gets the
+time when the thread began. Subagents' threads are separate sessions.
 Source: ``db.rs``, ``thread.rs`` and ``legacy_thread.rs`` in ``crates/agent`` of zed-industries/zed,
 and ``request.rs`` in ``crates/language_model_core``, as of 2026.
 """
@@ -187,7 +187,7 @@ parse = whole_parser(FORMAT, Reader)
 def _beginning_of(thread: Fields, row: Fields) -> str | None:
     """Return the time at which the thread began.
 
-    This is the time of the thread's project snapshot. If there is no snapshot, it is the time at
+    The result is the time of the thread's project snapshot or, if there is no snapshot, the time at
     which the row was created. A row of an earlier version of Zed has only the time of the last
     change, which is not used.
     """
@@ -268,8 +268,8 @@ def _answer_and_results(
 def _part(item: object, media: Media) -> Part:
     """Return a piece of content as a message part.
 
-    The piece has one key, which is its kind. Before version 0.3.0, the field `type` contained the
-    kind.
+    The JSON object of a piece has one key, the kind of the piece. Before version 0.3.0 of Zed's
+    thread format, the field `type` contained the kind.
     """
     fields = fields_of(item) or {}
     kind, value = next(iter(fields.items()), ("", None))

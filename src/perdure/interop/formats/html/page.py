@@ -68,8 +68,8 @@ def fill(template: str, texts: Mapping[str, str]) -> bytes:
 def embed_json(value: object) -> str:
     """Return `value` as JSON that is safe inside a ``script`` element.
 
-    Shape: the text has no ``<``, ``>`` or ``&``. JSON has these characters only inside strings, and
-    there they are escaped.
+    Shape: the text has no ``<``, ``>`` or ``&``; in JSON, these three characters can only be inside
+    strings, and in strings they are escaped.
     """
     return _UNSAFE.sub(lambda found: _ESCAPES[found[0]], encode(value).decode())
 

@@ -1,8 +1,8 @@
 """Read the threads of Amp: ``threads/T-*.json``, one JSON document with a thread and its messages.
 
-The messages become lines. The other data of the document changes with every message, but an import
-expects that earlier lines do not change. Therefore this data becomes the last line. The messages
-form one chain. Subagents' threads are separate sessions.
+The messages become lines. The other data of the document becomes the last line, because it changes
+with every message, and an import expects that earlier lines do not change. The messages form one
+chain. Subagents' threads are separate sessions.
 Source: public programs that read these files, as of 2026.
 """
 

@@ -3,8 +3,8 @@
 Gemini CLI writes a message again, under the same id, when the calls of the message have ended. The
 import adds the new calls and results after the parts that are already imported. A message whose
 text changed begins a branch. A record ``$rewindTo`` moves the leaf (the end of the conversation) to
-before a message. A record ``$set`` contains a new list of messages. The import moves the leaf to
-the point where this list differs from the current messages.
+before a message. A record ``$set`` contains a new list of messages. The import of ``$set`` moves
+the leaf to the point where the new list differs from the current messages.
 Source: Gemini CLI 0.61, which wrote the fixture, and its published package.
 """
 

@@ -1,8 +1,8 @@
 """Read the sessions of Kimi CLI: ``context.jsonl``, one message per line.
 
 All messages form one chain and have no ids and times; the name of the file's folder is the session
-id. To revert or compact a conversation, Kimi CLI renames the file and writes a new file. Each of
-these files becomes a session.
+id. To revert or compact a conversation, Kimi CLI renames the file of the conversation and writes a
+new file. The renamed file and the new file each become a session.
 Source: ``soul/context.py`` and ``kosong/message.py`` of MoonshotAI/kimi-cli, as of 2026.
 """
 

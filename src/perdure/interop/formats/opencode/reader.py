@@ -1,7 +1,8 @@
 """Read the output of `opencode export`: one JSON document with a session and its messages.
 
 Each export rewrites the document, so messages that were imported before are matched by their ids.
-The messages form one chain. Lines of the document on which no message begins count as the header.
+The messages form one chain. A line of the document counts as part of the header if no message
+begins on this line.
 Source: anomalyco/opencode of spring 2026 (1.x), ``cli/cmd/export.ts`` and
 ``session/message-v2.ts``. The exports of 2.x have another form and are not read.
 """

@@ -72,7 +72,7 @@ def _rename_role(fields: dict[str, msgspec.Raw]) -> None:
 def _splice(line: bytes, changes: Mapping[str, object]) -> bytes:
     """Insert `changes` before the last brace of `line`.
 
-    This works for lines that only lenient parsers accept.
+    The insertion works even if only a lenient parser accepts `line`.
     """
     end = line.rfind(b"}")
     return line[:end] + b"," + encode(dict(changes))[1:-1] + line[end:]

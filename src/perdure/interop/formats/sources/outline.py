@@ -1,10 +1,11 @@
 """Store the items of a source while it is read: complete items, or only their outline.
 
-A small source is read once, and its items stay in memory completely (`Whole`). A larger source is
-read twice. The first pass builds the `Outline` of the source. For each item, the outline uses about
-sixty bytes plus the item's id, regardless of the length of the item's line. The second pass returns
-the items one by one, with their bodies (`PassingItems`). Later lines can change earlier items
-(their usage, the session's title); in the second pass, the outline already contains these changes.
+A small source is read once, and its items stay in memory completely (`Whole`). A source that is too
+large to stay in memory is read twice: the first pass builds the `Outline` of the source. For each
+item, the outline uses about sixty bytes plus the item's id, regardless of the length of the item's
+line. The second pass returns the items one by one, with their bodies (`PassingItems`). Later lines
+can change earlier items (their usage, the session's title); in the second pass, the outline already
+contains these changes.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class SourceDraft:
             self._blank.append(number)
 
     def release_line(self, record: Record) -> None:
-        """Drop the line of `record` while `record` waits.
+        """Drop the line of `record` from memory while `record` waits for its parent.
 
         If the whole source is in memory, this method does nothing.
         """

@@ -55,7 +55,7 @@ class LineReader:
     def instead(self) -> Make | None:
         """A function that creates another reader, or None if the source need not be read again.
 
-        The value is only known after the whole source was read.
+        The reader knows only after the whole source was read whether it must be read again.
         """
         return None
 
