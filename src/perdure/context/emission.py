@@ -167,7 +167,7 @@ def _without_usage(message: Message) -> Message:
 
 
 def _first_undone_after(window: ContextWindow, at: int) -> int:
-    """Return the position from which answers may have had less context than the current one.
+    """Return the position from which answers might have had less context than the current one.
 
     The result is the position of the first undone compaction after `at`, 0 if a compaction before
     the window was undone, or otherwise the end of the window.

@@ -1,7 +1,7 @@
 """Token counts of messages: usage that the provider reported, and estimates for other messages.
 
-An estimate is UTF-8 bytes / 4, times a scale that is learned per model from reported usage. This
-estimate needs no tokenizer, so none is downloaded.
+An estimate is UTF-8 bytes / 4, times a scale that is learned per model from reported usage. The
+estimate of tokens needs no tokenizer, so no tokenizer is downloaded.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def repair_pairs(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ..
     signature of reasoning; without the signature, Anthropic rejects the reasoning, and Google
     ignores it. OpenAI's chat format has no place for reasoning. Roles ``system`` and ``context``
     become user messages.
-    Shape: the roles are user, assistant and tool; adjacent messages may have the same role.
+    Shape: the roles are user, assistant and tool; adjacent messages can have the same role.
     """
     whole = pair_after(messages)
     assert whole is not None  # there is no earlier message that a result could belong to

@@ -1,7 +1,7 @@
 """Turn any messages into a history that OpenAI, Anthropic and Google all accept.
 
 In a valid history, the first message is the user's. The user side and the assistant alternate. Tool
-results belong to the user side, directly after the calls that they answer; user text may follow
+results belong to the user side, directly after the calls that they answer; user text can follow
 them. Every tool call is answered exactly once, in order. No message and no text is empty. In a
 message of the assistant, no text follows a tool call. The history does not end in white space.
 Messages are repaired when they are read; the log is never changed.
@@ -39,7 +39,7 @@ def alternating(messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...
 def merge_neighbours(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
     """Return `messages` with adjacent messages of one role merged.
 
-    Shape: `messages` may begin with the last message of an earlier merge.
+    Shape: `messages` can begin with the last message of an earlier merge.
     """
     runs = groupby(messages, key=lambda each: each.message.role)
     return [_merge(list(run)) for _, run in runs]

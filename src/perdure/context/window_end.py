@@ -136,7 +136,7 @@ def _first_question(window: ContextWindow) -> int:
 
 
 def _has_result_without_call(messages: Sequence[ContextMessage]) -> bool:
-    """Return True if `messages` has a result whose call may be before them."""
+    """Return True if `messages` has a result whose call might be before them."""
     called: set[str] = set()
     for each in messages:
         if each.message.role == "assistant":

@@ -60,7 +60,7 @@ class Traces:
     `with_usage` are the messages with usage; `streams` are the streams of the entries. `opaque`
     maps the digest of each line that perdure could not read to the entries of the line. If
     `has_written_ids` is True, the ids that the entries have in exported pi files are recorded too.
-    The session may also have been continued in files of other formats. `others` are the sequence
+    The session might also have been continued in files of other formats. `others` are the sequence
     numbers of the entries that store files of other formats. Entries from files of other formats
     count as added by perdure itself.
     """
@@ -179,8 +179,8 @@ class Traces:
         All `items` have their bodies. `known` maps positions of matched items to entries. The
         result is True only if the matched items come first, in the order of their entries. Each
         matched item must have the same content as its entry. The matched items must include
-        everything that was imported before. The newest messages that perdure itself added may be
-        missing from the file. Titles are ignored, because a session may be renamed.
+        everything that was imported before. The newest messages that perdure itself added are
+        allowed to be missing from the file. Titles are ignored, because a session can be renamed.
         """
         known = {place: entry for place, entry in known.items() if entry not in self._titles}
         if not known:

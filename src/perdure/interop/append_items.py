@@ -303,7 +303,7 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 class _Places:
-    """Maps each item of a source to its entry, which may not be stored yet.
+    """Maps each item of a source to its entry, which might not be stored yet.
 
     The map uses eight bytes per item.
     """

@@ -1,4 +1,4 @@
-"""Read a session from a store as a self-contained bundle. The session may be a fork.
+"""Read a session from a store as a self-contained bundle. The session can be a fork.
 
 A fork shares entries with its origin. The bundle of a fork contains copies of these entries: first
 the shared entries in the order of the origin's log, then the entries of the fork's log. All entries

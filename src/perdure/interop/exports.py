@@ -144,7 +144,7 @@ async def note_export(
 
 
 def _in_bundle(bundle: Bundle, leaf: EntryId) -> EntryId:
-    """Return the id in `bundle` of the entry `leaf`, which may belong to the origin of a fork.
+    """Return the id in `bundle` of the entry `leaf`, which can belong to the origin of a fork.
 
     Raises: EntryNotFound if `bundle` does not contain the entry.
     """

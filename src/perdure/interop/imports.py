@@ -368,9 +368,9 @@ async def _update(
 
 
 def _may_be_rewritten(state: StreamState, parsed: ParsedSource) -> bool:
-    """Return whether the program that wrote the file may change lines that it wrote before.
+    """Return whether the program that wrote the file can change lines that it wrote before.
 
-    If earlier lines may change, the import compares entries instead of bytes. The program pi
+    If earlier lines can change, the import compares entries instead of bytes. The program pi
     rewrites a file once, when it migrates the file to a newer version.
     """
     if parsed.header.is_saved_whole:
@@ -388,8 +388,8 @@ async def _relation(
     """Return how `content` relates to the stored versions `originals`, and the matching version.
 
     Shape: the relation is also GROWN if only the end of an interrupted import is missing. A session
-    may have been continued in several files of pi or Operator. In all other formats, a file can
-    only continue the newest version that was imported.
+    might have been continued in several files of pi or Operator. A file of a format other than pi
+    and Operator can only continue the newest version that was imported.
     """
     found: tuple[FileRelation, Original | None] = (FileRelation.OTHER, None)
     for original in originals:
@@ -487,10 +487,10 @@ def _nothing_new(work: _Work, stream: StreamId, relation: FileRelation) -> Impor
 
 
 def _may_advance(traces: Traces, parsed: ParsedSource, known: Mapping[int, EntryId]) -> bool:
-    """Return whether the import may move the leaf; False if perdure itself has moved the leaf.
+    """Return whether the import is allowed to move the leaf; False if perdure itself has moved it.
 
-    The import may move the leaf if an earlier import set the leaf. If the file continues from a
-    leaf that perdure added and exported, the import may also move this leaf.
+    The import is allowed to move the leaf if an earlier import set the leaf. If the file continues
+    from a leaf that perdure added and exported, the import is also allowed to move this leaf.
     """
     if traces.mover is None or traces.is_mover_imported:
         return True

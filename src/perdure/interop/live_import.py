@@ -226,7 +226,7 @@ class FolderFollower:
     def _failures(self, path: Path, errors: list[PerdureError], seen: _Seen) -> list[Change]:
         """Return changes for errors that were not reported yet.
 
-        After an error that may be temporary, the file is read again later.
+        After an error that might be temporary, the file is read again later.
         """
         if seen.state is None:  # it is being written: its next line may identify it
             errors[:] = [error for error in errors if not isinstance(error, FormatError)]

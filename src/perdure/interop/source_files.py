@@ -97,7 +97,7 @@ def content_of(originals: Sequence[Original], blobs: Mapping[str, bytes]) -> byt
 def relation_of(content: Content, original: Original) -> FileRelation:
     """Return the relation of the file `content` to `original`, without reading the stored parts.
 
-    Shape: OLDER only means that the file may be the beginning of `original`. To be sure, compare
+    Shape: OLDER only means that the file might be the beginning of `original`. To be sure, compare
     the file with the stored part in which the file ends.
     """
     for part in original.parts:

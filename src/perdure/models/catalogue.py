@@ -30,7 +30,7 @@ class Provider(msgspec.Struct, frozen=True):
     `package` is the module that the extra `extra` installs. The key comes from the first variable
     in `key_variables` that is set. The address comes from the first variable in `url_variables`
     that is set. A key is required only if `needs_key` is True and the address is `default_url`; a
-    server at another address may need no key. If `key_name` is set, this provider uses the key of
+    server at another address might need no key. If `key_name` is set, this provider uses the key of
     the provider `key_name`.
     """
 

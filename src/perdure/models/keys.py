@@ -78,7 +78,7 @@ def write_key_file(path: Path, value: str) -> None:
     """Write the key `value` to the file at `path`, replacing an older file.
 
     Only the owner of the file can read the file. The content is synced, but the folder is not, so
-    the file may be missing after a power loss.
+    the file might be missing after a power loss.
 
     Raises: OSError if the file cannot be written.
     """

@@ -57,7 +57,7 @@ class ListedPrice(msgspec.Struct, frozen=True):
 class _KeptPrices(msgspec.Struct):
     """Cached prices that were looked up in the list.
 
-    The cached prices are valid for one state of the package and for one day, because prices may
+    The cached prices are valid for one state of the package and for one day, because prices can
     have dates.
     """
 

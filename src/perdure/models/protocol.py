@@ -42,7 +42,7 @@ class ModelRequest(ShortRepr, frozen=True):
 
     Shape: `messages` are valid for every provider (see ``context.validity``). For example, messages
     of user and assistant alternate, and every tool call is answered. With thousands of messages,
-    `messages` may be a sequence other than a tuple. `media` maps the media handles in the messages
+    `messages` can be a sequence other than a tuple. `media` maps the media handles in the messages
     to the bytes of the media. `output_schema` is the JSON Schema of the answer, of type object.
     Some models do not accept a schema, so `system` also describes the form of the answer.
     Units: the timeouts are seconds. `first_byte_timeout_s` limits the wait for the first byte of
@@ -89,7 +89,7 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
 
 
 class StreamEnd(msgspec.Struct, frozen=True):
-    """The end of a complete stream. It is always the last delta, and occurs exactly once."""
+    """The end of a complete stream: always the last delta, exactly once."""
 
     stop_reason: StopReason
     usage: Usage | None = None
@@ -110,7 +110,7 @@ Delta = TextDelta | ThinkingDelta | ToolCallDelta | UsageUpdate | StreamEnd
 class ModelClient(Protocol):
     """A client of language models.
 
-    A client may serve many models and many calls at the same time.
+    A client can serve many models and many calls at the same time.
     """
 
     def info(self, model: str) -> ModelInfo:

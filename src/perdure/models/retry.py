@@ -15,7 +15,7 @@ class RetryPolicy(ShortRepr, frozen=True, metaclass=NamedParameters):
     """The maximum number of calls for one answer, and how the waits between the calls grow.
 
     Units: `first_wait_s` and `cap_s` are seconds. `max_attempts` includes the first call. `jitter`
-    is the fraction by which a wait may be shorter or longer, so that processes do not retry at the
+    is the fraction by which a wait can be shorter or longer, so that processes do not retry at the
     same moment. Each wait is the previous wait times `factor`, or, if `growth` is "linear", the
     previous wait plus the first wait.
     """

@@ -1,6 +1,6 @@
 """Join the deltas of one answer into one assistant message. Pure.
 
-The parts are in the order in which they began. Deltas of several calls may be interleaved; their
+The parts are in the order in which they began. Deltas of several calls can be interleaved; their
 index tells them apart. Whatever a model sends, the message can be written to the log: its texts are
 valid Unicode, the arguments of each call are a JSON object, and the ids of its calls are distinct.
 Arguments that are not a JSON object are stored as text in the single argument `INVALID_JSON`. A

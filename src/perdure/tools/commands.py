@@ -1,8 +1,8 @@
 """Parse commands to lists of words without a shell, write them canonically, and compare them.
 
-These functions are pure. A rule of an allow-list has the form of a command line. Rules are compared
-word by word, so that one argument never matches as two arguments, or two as one. Lines that need a
-shell are rejected.
+The functions of this module are pure. A rule of an allow-list has the form of a command line. Rules
+are compared word by word, so that one argument never matches as two arguments, or two as one. Lines
+that need a shell are rejected.
 
 In a glob, ``*`` matches any number of characters within one argument, and ``?`` matches one
 character. ``**`` is allowed as the last word, and matches any number of further arguments if ``*``
@@ -42,7 +42,7 @@ class NeedsShell(ValueError):
 def words_of(line: str) -> tuple[str, ...]:
     """Split a command line into words.
 
-    Of shell syntax, the line may contain only quotes and backslashes.
+    Of shell syntax, the line can contain only quotes and backslashes.
 
     Raises: NeedsShell if the line contains other shell syntax.
     """

@@ -49,7 +49,7 @@ class Output(msgspec.Struct, frozen=True):
     schema: Schema
 
     def value(self, text: str) -> Any:
-        """Convert the answer `text` to a value; the JSON may be in a Markdown code block.
+        """Convert the answer `text` to a value; the JSON can be in a Markdown code block.
 
         Raises: ValueError with a reason that helps a model to correct its answer.
         """

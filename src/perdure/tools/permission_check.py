@@ -95,7 +95,7 @@ def bound_ruling(
 ) -> Ruling:
     """Return the decision of `judge_call`.
 
-    If `bound` is None but may be needed for the decision, return ``examine``.
+    If `bound` is None but might be needed for the decision, return ``examine``.
     """
     if bound is not None:
         return judge_call(spec, call.args, permissions, granted, rules, bound=bound)

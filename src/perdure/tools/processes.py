@@ -46,7 +46,7 @@ def small_environment(inherited: Mapping[str, str], working_dir: Path) -> dict[s
 
     No variable in the result changes what a program does. The variables come from `inherited`.
     Relative directories in PATH, and directories in `working_dir`, are dropped, because the model
-    may have written their files.
+    might have written their files.
     """
     kept = {name: inherited[name] for name in _INHERITED if name in inherited}
     folders = inherited.get("PATH", _DEFAULT_PATH).split(os.pathsep)

@@ -19,7 +19,7 @@ _canonical = msgspec.json.Encoder(order="deterministic")
 
 
 class Declaration(NamedTuple):
-    """A tool as declared to a model. It has the fields of ``models.protocol.ToolDeclaration``."""
+    """A tool as declared to a model, with the fields of ``models.protocol.ToolDeclaration``."""
 
     name: str
     description: str

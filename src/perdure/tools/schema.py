@@ -234,7 +234,8 @@ def _relaxed(node: Schema) -> Schema:
 def _require_no_pydantic(annotation: Any) -> None:
     """Raise TypeError for pydantic declarations outside of a pydantic model.
 
-    Without this error, msgspec would ignore such declarations.
+    Without the TypeError, msgspec would ignore declarations of pydantic outside of a pydantic
+    model.
     """
     rest: list[Any] = [annotation]
     seen: list[Any] = []

@@ -51,9 +51,9 @@ class ToolCall(ShortRepr, frozen=True):
     secrets, which are removed from the tool's output. `scratch_dir` is for temporary files that are
     not part of the work; None if there is no such directory. `read_media` reads the session's
     media; None if the session has none. `invoke` calls another agent; None if there is no other
-    agent. `closed` are files and folders that no tool may access, wherever they are, such as the
-    session's own store. `record` is the record folder of the session's flow; None if the session
-    has no flow. `approved` are the facts that a person approved besides the arguments
+    agent. `closed` are files and folders that no tool is allowed to access, wherever they are, such
+    as the session's own store. `record` is the record folder of the session's flow; None if the
+    session has no flow. `approved` are the facts that a person approved besides the arguments
     (`Bound.facts`); None if no approval was needed.
     """
 
@@ -164,6 +164,6 @@ class ToolSpec(msgspec.Struct, frozen=True):
     def is_async(self) -> bool:
         """Whether the tool is a coroutine function.
 
-        A tool that is not a coroutine function may block its thread.
+        A tool that is not a coroutine function is allowed to block its thread.
         """
         return inspect.iscoroutinefunction(self.run)

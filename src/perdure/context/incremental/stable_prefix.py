@@ -1,6 +1,6 @@
 """Store the part of a conversation that later messages cannot change, in the form of a request.
 
-A new entry may still change the messages at the end of a branch. For example, a tool result is
+A new entry can still change the messages at the end of a branch. For example, a tool result is
 paired with its call, a retry replaces a failed answer, and adjacent messages of one role are
 merged. This module stores the settled messages, which no later message can change, and never
 processes them again.
@@ -79,7 +79,7 @@ class Settled(msgspec.Struct, frozen=True):
 
     Shape: `said` are the messages as ``emit`` returns them; `paired` are the same messages as
     ``repair_pairs`` returns them. `sizes` are the unscaled tokens of `paired`, `size` is their sum.
-    `messages` are in the form of ``merge_neighbours``, except `last`, which may be merged with
+    `messages` are in the form of ``merge_neighbours``, except `last`, which can be merged with
     later messages. `reported_at` is the index in `paired` of the newest usage that a provider
     reported; -1 without such usage. `reported` is the newest reported usage, in tokens. `handles`
     contains the handles of all media.
@@ -124,7 +124,7 @@ class Settled(msgspec.Struct, frozen=True):
         )
 
     def before(self, messages: Sequence[ContextMessage]) -> Sequence[ContextMessage]:
-        """Return `messages`, preceded by the settled message with which they may be merged."""
+        """Return `messages`, preceded by the settled message with which they might be merged."""
         return messages if self.last is None else (self.last, *messages)
 
 

@@ -165,7 +165,7 @@ def _kind(text: _Text) -> str:
 def _with_code(texts: list[_Text]) -> list[_Text]:
     """Mark the lines of code blocks.
 
-    A code block counts only if it ends before the next question, because an interrupted answer may
+    A code block counts only if it ends before the next question, because an interrupted answer can
     have a block without an end. Aider writes a question below a blank line.
     """
     ends: dict[int, list[int]] = {}  # number of marks -> lines that may end such a block, backwards

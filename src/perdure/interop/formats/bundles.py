@@ -1,7 +1,7 @@
 """Compute the final state of a bundle, and extract a branch from it.
 
-These functions are pure. Every export that is not a plain copy (for example a single branch, or
-another leaf) is first built as a bundle.
+The functions of this module are pure. Every export that is not a plain copy (for example a single
+branch, or another leaf) is first built as a bundle.
 """
 
 from __future__ import annotations

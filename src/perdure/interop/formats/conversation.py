@@ -1,7 +1,8 @@
 """Build the conversation of a session's next request, so that another program can continue it.
 
-These functions are pure. Compactions are applied, and every tool call has a result. Ids and names
-are derived from the session and its leaf, so the same conversation always gives the same file.
+The functions of this module are pure. Compactions are applied, and every tool call has a result.
+Ids and names are derived from the session and its leaf, so the same conversation always gives the
+same file.
 """
 
 from __future__ import annotations

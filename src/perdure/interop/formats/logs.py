@@ -48,7 +48,7 @@ class LogStretch(msgspec.Struct, frozen=True):
 class LogFile:
     """The log in the file `content`; all lines are valid.
 
-    Shape: entries are returned with the ids of the stream that the caller names, which may be
+    Shape: entries are returned with the ids of the stream that the caller names, which can be
     another stream than in the file.
     Raises: FormatError if the log is invalid, or if the file changed since the check.
     """

@@ -1,7 +1,7 @@
 """Count the content of a session that a format cannot express, and describe it in words.
 
-These functions are pure. This module finds the losses that are common to all foreign formats; the
-writer of each format finds the other losses.
+The functions of this module are pure. This module finds the losses that are common to all foreign
+formats; the writer of each format finds the other losses.
 """
 
 from __future__ import annotations

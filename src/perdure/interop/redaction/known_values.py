@@ -1,6 +1,6 @@
 """Find many known values in a text, in a time that does not depend on the number of values.
 
-The search is pure. A session may contain ten thousand user names or passwords, so a separate search
+The search is pure. A session can contain ten thousand user names or passwords, so a separate search
 for each value in every text would be too slow.
 """
 

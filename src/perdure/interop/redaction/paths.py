@@ -1,6 +1,6 @@
 """Find paths that identify a user: home directories, working directories, user names.
 
-These functions are pure. The parts of a path that identify no user stay unchanged:
+The functions of this module are pure. The parts of a path that identify no user stay unchanged:
 ``[home-1]/src/table.py`` still names the file.
 """
 
@@ -67,7 +67,7 @@ def users(text: str) -> Iterator[str]:
 
 
 def _may_have_home(text: str) -> bool:
-    """Return whether a text may contain a home directory; most texts contain none."""
+    """Return whether a text might contain a home directory; most texts contain none."""
     lowered = text.lower()
     return any(hint in lowered for hint in _HINTS)
 

@@ -63,7 +63,7 @@ class Redactor:
     def learn_secret(self, value: str, kind: str) -> None:
         """Add the known secret `value`.
 
-        Punctuation at the end of `value` may belong to the sentence around it and not to the
+        Punctuation at the end of `value` might belong to the sentence around it and not to the
         secret.
         """
         if "secrets" in self._sorts:
@@ -140,8 +140,8 @@ class Redactor:
     def _value_of(self, value: str) -> str:
         """If `value` also occurs without its final punctuation, return it without this punctuation.
 
-        If the value never occurs without the punctuation, the punctuation may belong to the secret
-        and is replaced too.
+        If the value never occurs without the punctuation, the punctuation might belong to the
+        secret and is replaced too.
         """
         bare = shapes.without_sentence_end(value)
         return bare if bare in self._ended else value

@@ -1,8 +1,8 @@
 """Remove secrets or identifying paths from a session: its header, entries, names and files.
 
-These functions are pure. Redaction inspects every string in every body, even field names. Redaction
-also inspects the title, the working directory and the metadata. The stored copies of imported files
-are removed, so the imported file cannot be rebuilt from the result.
+The functions of this module are pure. Redaction inspects every string in every body, even field
+names. Redaction also inspects the title, the working directory and the metadata. The stored copies
+of imported files are removed, so the imported file cannot be rebuilt from the result.
 """
 
 from __future__ import annotations

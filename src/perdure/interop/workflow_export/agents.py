@@ -1,7 +1,7 @@
 """Convert the snapshot of a session's agent to the keys of an agent file.
 
-A snapshot may come from any file, so every value is checked before it is written. Settings
-for which a dialect has no key are reported, never dropped silently.
+A snapshot can come from any file, so every value is checked before it is written. Settings for
+which a dialect has no key are reported, never dropped silently.
 """
 
 from __future__ import annotations

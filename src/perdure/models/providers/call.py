@@ -218,7 +218,7 @@ class WireClient(ABC):
     def _takes_schema(self, request: ModelRequest) -> bool:
         """Return whether to send the schema of the answer to this server.
 
-        Only a provider's own server is known to accept a schema; other servers may reject it. For
+        Only a provider's own server is known to accept a schema; other servers might reject it. For
         other servers, only the system prompt requests an answer in the form of the schema.
         """
         if not self._address.startswith(PROVIDERS[self.own_provider].default_url):
@@ -243,7 +243,7 @@ class WireClient(ABC):
         return cost_of(usage, model.partition(":")[2] or model, self._address)
 
     def _counted(self, response: StreamedResponse) -> Usage | None:
-        """Return the usage that the provider has reported so far; the answer may be incomplete."""
+        """Return the usage that the provider has reported so far; the answer can be incomplete."""
         usage = response.usage
         return usage_of(usage, cost_microcents(usage, response.model_name, self._address))
 
@@ -347,8 +347,8 @@ def _json(args: str | Mapping[str, object] | None) -> str:
 def cost_microcents(usage: RequestUsage, model_name: str, base_url: str) -> int | None:
     """Return the cost of `usage` at the service with the address `base_url`; None if unknown.
 
-    Only the address determines which prices apply, because a private server may serve a model under
-    the name of a paid one.
+    Only the address determines which prices apply, because a private server might serve a model
+    under the name of a paid one.
     Units: the cost is in 1e-8 US dollars.
     """
     try:

@@ -1,4 +1,4 @@
-"""Store answers with tool calls unchanged in memory while their turn may continue.
+"""Store answers with tool calls unchanged in memory while their turn might continue.
 
 Providers sign or encrypt the reasoning before a tool call. A provider requires that the request
 with the tool's result repeats this reasoning unchanged. The signatures are only in this memory,

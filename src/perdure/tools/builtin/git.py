@@ -141,7 +141,7 @@ def _to_commit(listed: bytes, *, is_staged_only: bool) -> Iterator[str]:
 
 
 async def _diff(git: Git) -> ToolOutput:
-    """Return the difference to HEAD, without files that tools may not read."""
+    """Return the difference to HEAD, without files that tools are not allowed to read."""
     listed = await git.run(*_DIFF, "--name-only", "-z", "--no-renames")
     if listed.code != 0:
         return _output(listed)

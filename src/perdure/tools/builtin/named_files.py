@@ -126,7 +126,7 @@ def file_at(path: Path) -> str:
 
 
 def _names(argv: Sequence[str]) -> Iterator[str]:
-    """Yield the texts in `argv` that may be names of files, in order, each once."""
+    """Yield the texts in `argv` that might be names of files, in order, each once."""
     seen: set[str] = set()
     for name in _candidates(argv):
         if name not in seen and len(name) <= MAX_PATH:

@@ -1,6 +1,6 @@
 """Search for text in the files of the session's working directory.
 
-The search is for plain text, not for a regular expression. A model may write a Python regular
+The search is for plain text, not for a regular expression. A model can write a Python regular
 expression that takes exponential time, and such a search cannot be interrupted. The number of bytes
 read is limited, so the time is limited too.
 """
@@ -61,7 +61,7 @@ def _output(start: OpenPath, pattern: str, glob: str | None, *, is_folded: bool)
 def _texts(start: OpenPath, glob: str | None) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the text of each searchable file, with the names in its path from the jail's root.
 
-    Raises: TooMuch if there are too many files, or more bytes than a search may read.
+    Raises: TooMuch if there are too many files, or more bytes than a search is allowed to read.
     """
     read_bytes = 0
     for names, descriptor in files_below(start, glob):

@@ -151,7 +151,7 @@ def _allowed(args: Mapping[str, object], permissions: Permissions) -> Destinatio
     """Return the destination of a request, if it is allowed.
 
     Raises: ToolDenied if the destination is not allowed. Raises InvalidArguments if the request
-    contains a reference to a secret, because only the configuration may insert secrets.
+    contains a reference to a secret, because only the configuration is allowed to insert secrets.
     """
     if any(names_in(str(value)) for value in args.values()):
         reason = "secrets are put in by the configuration (credentials), never by the request"

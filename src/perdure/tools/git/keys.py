@@ -200,7 +200,7 @@ _ALLOWED_EXTENSIONS: Mapping[str, frozenset[str] | None] = {
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A key of a configuration, as git lists it, and its value, which may be None."""
+    """A key of a configuration, as git lists it, and its value, which can be None."""
 
     key: str
     value: str | None

@@ -1,9 +1,9 @@
 """Convert a server's schema to one that all providers accept, and check arguments with the result.
 
-These functions are pure. Servers are not trusted, so this module loads no external references,
-evaluates no patterns, and limits depth and width. Constraints beyond the shape of values (formats,
-patterns, multiples) are dropped; the server checks such constraints itself. Unsupported constructs
-are rejected.
+The functions of this module are pure. Servers are not trusted, so this module loads no external
+references, evaluates no patterns, and limits depth and width. Constraints beyond the shape of
+values (formats, patterns, multiples) are dropped; the server checks such constraints itself.
+Unsupported constructs are rejected.
 """
 
 from __future__ import annotations

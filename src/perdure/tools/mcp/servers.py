@@ -45,7 +45,7 @@ class McpServer(
     `args` in `working_dir` (default: the session's working directory). The program's environment is
     the minimal environment and `env`. perdure communicates over the program's standard input and
     output. For an endpoint, `url` is a streamable HTTP address, to which perdure sends `headers`.
-    The values of `env` and `headers` may refer to secrets. A `url` must be https and public unless
+    The values of `env` and `headers` can refer to secrets. A `url` must be https and public unless
     `allow_local_endpoint` is True. `tools_allowlist` lists the server's tools to use; None means
     all tools. If `trusts_annotations` is True, perdure trusts the server's claim that a tool only
     reads, and runs this tool without approval. `on_unknown` is the policy for interrupted calls;

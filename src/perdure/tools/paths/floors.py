@@ -1,4 +1,4 @@
-"""Decide by the names in a file's path whether tools may read or write the file.
+"""Decide by the names in a file's path whether tools are allowed to read or write the file.
 
 The rules on names apply in every directory. The functions of this module are pure. The most lenient
 file systems ignore letter case, invisible characters, dots and spaces at the end of a name, and
@@ -118,7 +118,7 @@ class Floors(msgspec.Struct, frozen=True):
     `closed` are files and folders with all their content; `stems` are prefixes of closed files (a
     database and its side files). The only exception is `record`, the record folder of the flow that
     a call works for. The path to the record folder is not secret. For a file in the record folder,
-    only the names below this folder decide whether tools may use the file.
+    only the names below this folder decide whether tools are allowed to use the file.
     """
 
     closed: frozenset[Names] = frozenset()

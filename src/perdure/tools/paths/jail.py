@@ -1,4 +1,4 @@
-"""Limit the paths that a model gives to the directories that a session's tools may access.
+"""Limit paths from a model to the directories that a session's tools are allowed to access.
 
 The jail walks a path one name at a time, from an open descriptor of a root. Directories are opened
 without following links, a link's target is resolved by the same rules, and ``..`` returns to an
@@ -6,7 +6,7 @@ already open descriptor. The jail checks the object that it has opened. So swapp
 links between the check and the use has no effect.
 
 Some names are rejected everywhere (`floors`). A file with a second hard link is rejected, because
-that link may be outside of the jail. A second hard link is allowed in two cases: the whole file
+that link might be outside of the jail. A second hard link is allowed in two cases: the whole file
 system is open to tools, or the file is in a directory that package managers fill with links. Error
 messages contain no path.
 """
@@ -120,7 +120,7 @@ class OpenPath(msgspec.Struct, frozen=True):
         return is_refused(is_secret, self.floors, self.root, names, is_absolute=self.is_absolute)
 
     def may_be_linked(self, below: Sequence[str] = ()) -> bool:
-        """Return True if a file in the subdirectory `below` may have a second hard link."""
+        """Return True if a second hard link is allowed for a file in the subdirectory `below`."""
         return not self.has_walls or not _LINKED.isdisjoint((*self.names, *below))
 
 

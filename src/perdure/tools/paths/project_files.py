@@ -59,7 +59,7 @@ def read_workflow(path: Path) -> str:
     """Return the UTF-8 text of the workflow file `path`, which a person named.
 
     Links that lead out of the file's folder are not followed. For a file below the current
-    directory, links may lead anywhere inside the current directory. Blocks the thread. Raises:
+    directory, links can lead anywhere inside the current directory. Blocks the thread. Raises:
     ConfigError if the file is not UTF-8. Raises the errors of `text_inside`.
     """
     whole, here = Path(os.path.abspath(path)), Path.cwd()  # noqa: PTH100 - links stay as they are

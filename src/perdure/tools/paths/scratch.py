@@ -23,7 +23,7 @@ _HASH_BYTES = 10
 
 
 def scratch_of(store: str, namespace: str, session: str) -> Path:
-    """Return the path of the scratch directory of `session`, which may not exist yet."""
+    """Return the path of the scratch directory of `session`, which might not exist yet."""
     said = msgspec.json.encode((store, namespace, session))
     name = hashlib.blake2b(said, digest_size=_HASH_BYTES).hexdigest()
     owner = os.getuid() if hasattr(os, "getuid") else "user"

@@ -1,8 +1,8 @@
 """Write a conversation as a Claude Code transcript, which ``claude --resume`` continues.
 
-These functions are pure. The file has one record per message, and at the end a record with the
-title. The parent of a message's record is the record of the previous message. Claude Code writes
-one record per content block, but can also read several blocks in one record.
+The functions of this module are pure. The file has one record per message, and at the end a record
+with the title. The parent of a message's record is the record of the previous message. Claude Code
+writes one record per content block, but can also read several blocks in one record.
 """
 
 from __future__ import annotations

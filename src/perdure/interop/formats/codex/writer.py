@@ -1,8 +1,8 @@
 """Write a conversation as a Codex rollout, which ``codex resume`` continues.
 
-These functions are pure. ``response_item`` lines contain the model's input; each text also has an
-``event_msg`` line, which Codex displays. The header names no provider, because Codex refuses to
-continue a session with another provider.
+The functions of this module are pure. ``response_item`` lines contain the model's input; each text
+also has an ``event_msg`` line, which Codex displays. The header names no provider, because Codex
+refuses to continue a session with another provider.
 """
 
 from __future__ import annotations

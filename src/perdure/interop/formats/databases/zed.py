@@ -335,7 +335,7 @@ def _result(fields: Fields, media: Media) -> ToolResultPart | None:
 def _shown(item: object, media: Media) -> Part | None:
     """Return a part of a tool result.
 
-    `item` is text, or an object with text or a picture. The object's keys may have any case.
+    `item` is text, or an object with text or a picture. The object's keys can have any case.
     """
     if isinstance(item, str):
         return TextPart(item)

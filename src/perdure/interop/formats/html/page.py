@@ -3,7 +3,7 @@
 The page contains the transcript only as data, in JSON without a single ``<``. The page shows this
 data as text nodes, or as Markdown that a sanitizer cleaned. A content security policy in the page
 forbids every script, style, image, frame, form and connection that is not part of the page. Only
-this sanitizer of Markdown may convert strings to markup.
+this sanitizer of Markdown is allowed to convert strings to markup.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Write a conversation as an export of opencode, which ``opencode import`` reads.
 
-These functions are pure. An answer and the results of its calls become one record, as in opencode.
-In the id of a message, the time and the number of the message follow the kind, because opencode
-sorts messages by their ids.
+The functions of this module are pure. An answer and the results of its calls become one record, as
+in opencode. In the id of a message, the time and the number of the message follow the kind, because
+opencode sorts messages by their ids.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Held(msgspec.Struct, frozen=True):
 class FileContent:
     """The bytes of a file when it was opened; later additions are ignored.
 
-    Call `close` after use. Only one thread may read at a time.
+    Call `close` after use. Only one thread is allowed to read at a time.
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:

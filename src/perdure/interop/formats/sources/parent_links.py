@@ -1,6 +1,6 @@
 """Link records to their parents, which can be anywhere in the file.
 
-A record may name a parent that comes later in the file, is missing, or is part of a cycle. Each
+A record can name a parent that comes later in the file, is missing, or is part of a cycle. Each
 record is placed (added to the tree) once, after its parent if the record has one. While a record
 waits for its parent, only its place in the file is stored (``SourceDraft.release_line``); the
 record is read again when its parent is placed. `Linker.place_next` places the waiting records one
@@ -43,7 +43,7 @@ The arguments are the record, the record's message, and the media.
 class Leaf:
     """The item of the last line of the conversation (the leaf).
 
-    Lines may be placed in any order.
+    Lines can be placed in any order.
     """
 
     def __init__(self) -> None:

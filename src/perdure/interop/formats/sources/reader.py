@@ -85,7 +85,7 @@ class LineReader:
     def report_gap(self, line: Line, reason: str) -> None:
         """Report that `line` is no record.
 
-        `line` may have been the parent of the next record.
+        `line` might have been the parent of the next record.
         """
         self.draft.report_malformed(line, reason)
         if self.linker is not None:
@@ -119,7 +119,7 @@ class Stretch(msgspec.Struct, frozen=True):
     """The result of reading one piece of a source; the piece ends at the byte offset `end`.
 
     Each piece begins where the previous piece ended.
-    Shape: `items` follow the items of the previous piece, but their lines may be in an earlier
+    Shape: `items` follow the items of the previous piece, but their lines can be in an earlier
     piece. `blobs` are the media that the items reference. `malformed` are numbers of lines.
     `is_last` marks the last piece, whose `end` is the end of the source.
     """
