@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from perdure.client.reads import EntryRef
+from perdure.client.session import Session
+from perdure.session.entries import Entry
 from tests.acceptance.cli.conftest import SAMPLE_ID, World
 
 
@@ -30,6 +35,24 @@ def test_branch_can_begin_before_the_first_entry(sample: World) -> None:
     assert sample.ok("sessions", "context", SAMPLE_ID, "--json").json["messages"] == []
     text = sample.ok("sessions", "branch", SAMPLE_ID, "root").out
     assert text == f"{SAMPLE_ID} already continues from before its first entry.\n"
+
+
+def test_branch_command_prints_its_own_leaf_after_a_concurrent_branch(
+    sample: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    branch = Session.branch
+
+    async def branch_twice(session: Session, entry: EntryRef | None) -> Entry | None:
+        moved = await branch(session, entry)
+        other = f"{SAMPLE_ID}/3" if entry is None else None
+        await branch(session, other)  # as another process does
+        return moved
+
+    monkeypatch.setattr(Session, "branch", branch_twice)
+    moved = sample.ok("sessions", "branch", SAMPLE_ID, "9", "--json").json
+    assert moved["leaf"] == f"{SAMPLE_ID}/9"
+    assert "now continues from entry 9" in sample.ok("sessions", "branch", SAMPLE_ID, "9").out
+    assert "before its first entry" in sample.ok("sessions", "branch", SAMPLE_ID, "root").out
 
 
 def test_entry_can_be_selected_by_number_or_id(sample: World) -> None:

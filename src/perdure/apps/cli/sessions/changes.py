@@ -29,6 +29,7 @@ from perdure.client.session import Session
 from perdure.client.store import Store
 from perdure.session.codec import body_of
 from perdure.session.entries import Entry
+from perdure.session.ids import EntryId
 from perdure.session.kinds import Compaction
 
 if TYPE_CHECKING:
@@ -87,19 +88,20 @@ async def branch(
             moved: Entry | None = await branch_to(opened, handle.id, target, model, focus)
         else:
             moved = await handle.branch(target)
-        await handle.info()
-        place = await _place(handle)
+        # Not `handle.leaf`: another process can move the leaf again before this command prints it.
+        leaf = target if moved is None or moved.lane == "side" else moved.id
+        place = await _place(handle, leaf)
     verb = "now continues" if moved else "already continues"
     common.show(
-        {"session": handle.id, "leaf": handle.leaf, "moved": moved is not None},
+        {"session": handle.id, "leaf": leaf, "moved": moved is not None},
         f"{handle.id} {verb} from {place}.",
     )
 
 
-async def _place(handle: Session) -> str:
-    if handle.leaf is None:
+async def _place(handle: Session, leaf: EntryId | None) -> str:
+    if leaf is None:
         return "before its first entry"
-    entry = (await handle.path())[-1]
+    entry = (await handle.path(leaf, last=1))[-1]
     preview = preview_of(entry, _PREVIEW_CELLS)
     return f"entry {entry_name(entry.id, handle.id)} ({preview.who}: {preview.what})"
 
@@ -148,7 +150,7 @@ async def fork(
         place_at = None if chosen is None else await origin.find(chosen)
         made = await origin.fork(place_at, title=title, cwd=cwd)
         shared = count_of((await made.info()).messages, "message")
-        place = await _place(made)
+        place = await _place(made, made.leaf)
     common.show(
         {"session": made.id, "parent": origin.id, "leaf": made.leaf},
         f"{made.id} shares {shared} with {origin.id} and continues from {place}.",
