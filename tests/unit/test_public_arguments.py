@@ -125,7 +125,6 @@ HANDED_OUT = {
 }
 NOT_ASKED = {
     # functions that do not check their arguments -> the reason
-    "body_of": "asked for each entry of a log",
     "Hooks.at": "asked by the engine, with points of its own",
     "Hooks.has": "likewise",
     "Hooks.tell": "likewise",

@@ -16,6 +16,7 @@ import msgspec
 
 from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import CorruptLog, InvalidEntry, UnsupportedVersion
+from perdure.errors.arguments import wrong
 from perdure.session import kinds, ledger, notes
 from perdure.session.entries import LEAF, Entry, Lane, NewEntry, ParentRef, Ref
 from perdure.session.flows import kinds as flow_kinds
@@ -104,8 +105,11 @@ def body_of(entry: Entry) -> Body:
     """Return the decoded body of `entry`; an `Unknown` if the kind of the entry is unknown.
 
     Raises: UnsupportedVersion for a newer version of a known kind. Raises CorruptLog if a body of a
-    known kind is unreadable, or is a message with inline media, which no store accepts.
+    known kind is unreadable, or is a message with inline media, which no store accepts. Raises
+    WrongArgument if `entry` is not an entry.
     """
+    if not isinstance(entry, Entry):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
+        raise wrong("body_of", "entry", "Entry (Session.path gives entries)", entry)
     if entry.is_erased and entry.kind != OPAQUE:
         raise CorruptLog(entry.stream, entry.seq, "it was erased")
     if (message := entry.message) is not None:
