@@ -113,7 +113,7 @@ def flow_requirement(wanted: FlowRequested) -> FlowRequirement:
     """Return the requirement for the flow whose run `wanted` requests."""
     needed = [Requirement(each.agent, each.tools, each.servers) for each in wanted.agents]
     names = ", ".join(each.agent for each in needed)
-    return FlowRequirement(f"flow: {names}" if names else "flow", tuple(needed))
+    return FlowRequirement(f"flow: {names}", tuple(needed))
 
 
 def is_served(content: bytes, agents: Mapping[str, Agent]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from perdure import Agent, tool
 from perdure.client.cluster.requirements import (
     FLOW_QUEUE,
@@ -12,7 +14,9 @@ from perdure.client.cluster.requirements import (
     queue_name,
     requirement_of,
 )
+from perdure.errors import WrongArgument
 from perdure.session.flows.kinds import FlowRequested
+from tests.fakes.samples import case
 
 
 @tool
@@ -76,6 +80,13 @@ def test_worker_needs_the_agents_of_all_roles_of_a_flow() -> None:
     assert is_served(required.encoded(), both)
     assert not is_served(required.encoded(), {"helper": WITH})
     assert not is_served(required.encoded(), {**both, "helper": OTHER_SCHEMA})
+
+
+def test_requirement_of_a_flow_names_no_agent_that_can_exist() -> None:
+    for needed in ((), (needed_agent(WITH),)):
+        required = flow_requirement(FlowRequested(needed, ("/srv/site", "/srv/site/record")))
+        with case(required), pytest.raises(WrongArgument, match="invalid agent id"):
+            Agent(required.agent, model="scripted:echo")
 
 
 def test_flows_with_equal_agents_share_a_separate_queue() -> None:
