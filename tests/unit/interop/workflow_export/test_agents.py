@@ -120,6 +120,12 @@ def test_agent_without_settings_is_exported_with_empty_fields() -> None:
     assert agent_slug(None) == agent_slug({}) == NO_AGENT
 
 
+def test_model_without_provider_is_exported_with_an_empty_provider() -> None:
+    agent = agent_of({"id": "x", "model": "gpt-5", "fallbacks": [{"model": "gpt-4"}]}).definition
+    assert (agent["model"], agent["provider"]) == ("gpt-5", "")
+    assert agent["fallback_chain"] == [{"model": "gpt-4", "provider": "", "max_attempts": 1}]
+
+
 @pytest.mark.parametrize("dialect", ["perdure", "relavium"])
 def test_unreadable_settings_are_reported_and_omitted(dialect: Dialect) -> None:
     nested: object = "x"
