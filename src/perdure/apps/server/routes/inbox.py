@@ -82,6 +82,12 @@ async def answer_question(
     return entry_view(answered)
 
 
+@post("/inbox/{question:str}/answer", include_in_schema=False)
+async def reject_incomplete_id(question: FromPath[str]) -> None:
+    """Reject an id without ``/``, for which the router would answer 405."""
+    raise QuestionNotFound(question)
+
+
 async def _earlier_topic(store: Store, asking: str, id: str) -> QuestionTopic | None:
     """Return the topic of the question `id`, which `asking` asked; None if a flow asked it.
 

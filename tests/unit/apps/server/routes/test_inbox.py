@@ -35,7 +35,7 @@ async def test_turn_continues_after_its_question_is_answered_over_http(tmp_path:
         assert (await stranger.post(url, json={"answer": "once"})).status_code == 404
         assert (await stranger.get(f"/v1/inbox/{question['id']}")).status_code == 404
         assert (await server.http.get(f"/v1/inbox/{session}/99")).status_code == 404
-        for unknown in (f"{session}/1", f"{session}/9999", "nobody/1"):
+        for unknown in (f"{session}/1", f"{session}/9999", "nobody/1", "nobody"):
             for client in (server.http, stranger):
                 got = await client.post(f"/v1/inbox/{unknown}/answer", json={"answer": "once"})
                 assert (got.status_code, got.json()["code"]) == (404, "question_not_found")
