@@ -1,4 +1,4 @@
-"""Raises a clear error if ``await`` is missing before a call that returns a chat.
+"""Raises a clear error if ``await`` or ``async`` is missing in a use of a runtime.
 
 Without ``await``, ``chat.send(...)`` would call the method `send` of the coroutine.
 """
@@ -10,7 +10,7 @@ import inspect
 import sys
 from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 C = TypeVar("C", bound=type)
 T = TypeVar("T")
@@ -65,6 +65,28 @@ def explains_missing_await(*names: str) -> Callable[[C], C]:
         return known
 
     return explained
+
+
+def explains_missing_async(known: C) -> C:
+    """Make a ``with`` without ``async`` raise a TypeError that names both correct forms.
+
+    The methods are set here, because a type checker that saw them would allow a plain ``with``.
+    """
+    name = known.__name__
+
+    def enter(_: object) -> NoReturn:
+        use = f"{name}(...) as {name.lower()}"
+        raise TypeError(
+            f"perdure.{name} needs `async with perdure.{use}`; without async, use "
+            f"`with perdure.blocking.{use}`"
+        )
+
+    def leave(*_: object) -> None:
+        """Python requires this method before it calls `enter`, which raises the error."""
+
+    setattr(known, "__enter__", enter)  # noqa: B010 - pyright knows no such attribute
+    setattr(known, "__exit__", leave)  # noqa: B010 - pyright knows no such attribute
+    return known
 
 
 def _explained(

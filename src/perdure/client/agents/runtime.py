@@ -16,7 +16,7 @@ from perdure.client.agents.agent import Agent
 from perdure.client.agents.bindings import Bindings
 from perdure.client.agents.chat import Chat
 from perdure.client.agents.chats import Chats
-from perdure.client.agents.missing_await import explains_missing_await
+from perdure.client.agents.missing_await import explains_missing_async, explains_missing_await
 from perdure.client.agents.notices import OnQuestion
 from perdure.client.agents.runners import EmbeddedRunner, RunnerName, runner_of
 from perdure.client.agents.runtime_services import Host
@@ -49,6 +49,7 @@ else:
     role_sessions = Later("perdure.client.conversation.role_sessions")
 
 
+@explains_missing_async
 @explains_missing_await("start", "resume")
 @takes_all_declared
 class Runtime:

@@ -1,4 +1,4 @@
-"""Runtime calls: an error names a missing `await`; every way to await works."""
+"""Runtime calls: an error names a missing `await` or `async`; every way to await works."""
 
 from __future__ import annotations
 
@@ -28,6 +28,16 @@ async def test_error_for_a_message_to_an_unawaited_chat_mentions_the_missing_awa
             with pytest.raises(AttributeError, match=told):
                 _ = chat.session
             chat.close()
+
+
+async def test_runtime_in_a_plain_with_raises_an_error_that_mentions_async_with() -> None:
+    async with perdure.open("memory:") as store:
+        runtime: Any = perdure.Runtime(store, [ECHO])
+        told = r"use `with perdure\.blocking\.Runtime\(\.\.\.\) as runtime`$"
+        with pytest.raises(TypeError, match=f"^perdure.Runtime needs `async with .*{told}"):
+            runtime.__enter__()
+        with pytest.raises(TypeError, match=told), runtime:
+            pass
 
 
 async def test_start_can_be_awaited_with_every_function_of_asyncio() -> None:
