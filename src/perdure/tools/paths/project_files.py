@@ -20,16 +20,23 @@ _TOOL = "files"
 
 
 def read_inside(
-    root: Path, path: str, *, record: Path | None = None, limit: str = "document_bytes"
+    root: Path,
+    path: str,
+    *,
+    record: Path | None = None,
+    limit: str = "document_bytes",
+    name: str | None = None,
 ) -> bytes:
     """Return the content of the file `path` below `root`. Blocks the thread.
 
-    `record` is the record folder of the flow that needs the file.
+    `record` is the record folder of the flow that needs the file. `name` is the name of the file in
+    errors (default: `path`).
     Raises: ConfigError if the file is missing or must not be read. Raises LimitExceeded if the file
     is larger than `limit`.
     """
     most: int = getattr(limits(), limit)
     floors = floors_of(os.environ, record=record)
+    name = path if name is None else name
     try:
         with (
             Jail(root, _TOOL, floors=floors).file(path) as descriptor,
@@ -38,20 +45,23 @@ def read_inside(
             content = file.read(most + 1)
     except ToolError as error:
         reason = error.reason.replace("the working directory", "the project")
-        raise ConfigError(f"{path} cannot be read: {reason}") from None
+        raise ConfigError(f"{name} cannot be read: {reason}") from None
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{name} cannot be read: {error.strerror}") from None
     if len(content) > most:
-        raise LimitExceeded(path, limit, most)
+        raise LimitExceeded(name, limit, most)
     return content
 
 
-def text_inside(root: Path, path: str, *, record: Path | None = None) -> str:
+def text_inside(
+    root: Path, path: str, *, record: Path | None = None, name: str | None = None
+) -> str:
     """Return the UTF-8 text of the file `path` below `root`, with universal newlines.
 
+    For `record` and `name`, see `read_inside`.
     Raises: the errors of `read_inside`. Raises UnicodeDecodeError if the file is not UTF-8.
     """
-    text = read_inside(root, path, record=record).decode()
+    text = read_inside(root, path, record=record, name=name).decode()
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -65,7 +75,7 @@ def read_workflow(path: Path) -> str:
     whole, here = Path(os.path.abspath(path)), Path.cwd()  # noqa: PTH100 - links stay as they are
     root = here if whole.is_relative_to(here) else whole.parent
     try:
-        return text_inside(root, whole.relative_to(root).as_posix())
+        return text_inside(root, whole.relative_to(root).as_posix(), name=str(path))
     except UnicodeDecodeError as error:
         raise ConfigError(f"the workflow {path} cannot be read: {error}") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,9 @@ def test_missing_file_is_an_error_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"a\.md cannot be read: .*No such file"):
         read_inside(tmp_path, "a.md")
     assert not is_there(tmp_path, "a.md")
+    missing = tmp_path / "missing" / "x.yaml"
+    with pytest.raises(ConfigError, match=rf"^{re.escape(str(missing))} cannot be read: "):
+        read_workflow(missing)
 
 
 def test_dangling_link_counts_as_existing(tmp_path: Path) -> None:
@@ -39,5 +43,5 @@ def test_link_to_a_file_outside_the_folder_is_rejected(tmp_path: Path) -> None:
 def test_project_file_larger_than_the_limit_raises_limit_exceeded(tmp_path: Path) -> None:
     with (tmp_path / "a.md").open("wb") as file:
         file.truncate(1 << 30)
-    with pytest.raises(LimitExceeded):
+    with pytest.raises(LimitExceeded, match=r"^a\.md exceeds"):
         read_inside(tmp_path, "a.md")
