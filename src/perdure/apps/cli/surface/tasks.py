@@ -105,8 +105,9 @@ _LIKE = 0.75
 def task_hint(message: str, group: str, commands: Collection[str] = ()) -> str | None:
     """Return the error for an unknown command that is the common word for a task, such as ``grep``.
 
-    Returns None if `message` reports another error, or if no command does this task. `group` is the
-    group that lacks the command ("" is the program), and `commands` are the commands of the group.
+    For a word that is only similar to a common word, the error asks if you meant that task. Returns
+    None if `message` reports another error, or if no command does this task. `group` is the group
+    that lacks the command ("" is the program), and `commands` are the commands of the group.
     """
     unknown = _UNKNOWN.match(message)
     if unknown is None:
@@ -114,15 +115,16 @@ def task_hint(message: str, group: str, commands: Collection[str] = ()) -> str |
     known = {word: task for word, task in TASKS.items() if task.startswith(group and f"{group} ")}
     known.update(_OF_GROUPS.get(group, {}))
     word = unknown[1]
+    place = f" of `perdure {group}`" if group else ""
+    told = f"there is no command {word!r}{place}"
     if word not in known:
         long = [each for each in (*known, *commands) if len(each) > 2]  # `rum` is not `rm`
         like = get_close_matches(word, long, 1, _LIKE)
         if not like or like[0] in commands:
             return None
-        word = like[0]
+        return f"{told}; did you mean `perdure {known[like[0]]}`?"
     task = known[word]
-    place = f" of `perdure {group}`" if group else ""
-    return f"there is no command {unknown[1]!r}{place}: use `perdure {task}`{_ALSO.get(task, '')}"
+    return f"{told}: use `perdure {task}`{_ALSO.get(task, '')}"
 
 
 def commands_hint(message: str, group: str, commands: Collection[str]) -> str | None:

@@ -50,7 +50,9 @@ def test_error_for_command_archive_depends_on_the_group() -> None:
 def test_misspelled_word_search_suggests_the_search_command() -> None:
     commands = ("serve", "usage", "sessions")
     hint = task_hint("No such command 'serch'. Did you mean 'serve'?", "", commands)
-    assert hint == "there is no command 'serch': use `perdure sessions search`"
+    assert hint == "there is no command 'serch'; did you mean `perdure sessions search`?"
+    hint = task_hint("No such command 'nope'.", "")
+    assert hint == "there is no command 'nope'; did you mean `perdure sessions read`?"
     assert task_hint("No such command 'usgae'. Did you mean 'usage'?", "", commands) is None
     assert task_hint("No such command 'sreve'.", "", commands) is None
     assert task_hint("No such command 'rum'.", "flow", ("run", "show")) is None
