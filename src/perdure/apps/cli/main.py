@@ -22,6 +22,7 @@ from perdure.apps.terminal.advice import message_of, report_of
 from perdure.apps.terminal.output import (
     OutputClosed,
     close_streams,
+    lost_output,
     prepare_streams,
     remark,
     show_failure,
@@ -49,8 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lost = close_streams()
     if lost is None:
         return code
-    message = f"the output could not be written: {lost.strerror or lost}"
-    show_failure("io_error", message, as_json="--json" in words)
+    show_failure("io_error", lost_output(lost), as_json="--json" in words)
     return code or FAILED
 
 

@@ -105,6 +105,8 @@ def show(text: str = "", *, end: str = "\n", is_flushed: bool = False) -> None:
             sys.stdout.flush()
     except BrokenPipeError as error:
         raise OutputClosed from error
+    except OSError as error:
+        raise _lost(error) from error
 
 
 def show_lines(lines: Iterable[str]) -> None:
@@ -172,6 +174,19 @@ def _write_bytes(content: bytes, *, is_flushed: bool = False) -> None:
             sys.stdout.buffer.flush()
     except BrokenPipeError as error:
         raise OutputClosed from error
+    except OSError as error:
+        raise _lost(error) from error
+
+
+def _lost(error: OSError) -> OSError:
+    """Discard the rest of stdout, and return `error` with a text that names the output."""
+    _discard(sys.stdout)
+    return OSError(error.errno, lost_output(error))
+
+
+def lost_output(error: OSError) -> str:
+    """Return the message for output that was lost because of `error`."""
+    return f"the output could not be written: {error.strerror or error}"
 
 
 def show_error(error: PerdureError, *, as_json: bool) -> None:
