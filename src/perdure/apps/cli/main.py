@@ -11,6 +11,7 @@ import importlib
 import logging
 import os
 import sys
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     import json
 else:
     json = Later("json")
+
+
+_DAY_S = 86_400
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -113,6 +117,7 @@ def _is_nowhere() -> bool:
 
 def _run(words: list[str]) -> int:
     set_up_logs(os.environ, sys.stderr)
+    require_local_time(os.environ)
     with collector_paused_to_load():
         importlib.import_module("perdure.apps.settings.lookup").apply_limits()
         answered = answer_from_table(words)
@@ -122,6 +127,19 @@ def _run(words: list[str]) -> int:
         program = importlib.import_module("perdure.apps.cli.program")
     code: int = program.run(asked_of(words))
     return code
+
+
+def require_local_time(environment: Mapping[str, str]) -> None:
+    """Check the zone of $TZ in `environment`, because most commands print local times.
+
+    Raises: ConfigError if the zone differs from UTC by a day or more, which Python does not
+    support. The C library accepts such a zone.
+    """
+    if max(abs(time.timezone), abs(time.altzone)) >= _DAY_S:
+        raise ConfigError(
+            f"$TZ is {environment.get('TZ')!r}; a time zone differs from UTC by less than 24 "
+            "hours: set a zone such as Europe/Berlin, or unset TZ"
+        )
 
 
 def _debug() -> None:
