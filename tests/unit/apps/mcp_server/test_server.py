@@ -31,3 +31,14 @@ async def test_each_server_shows_only_the_sessions_of_its_scope() -> None:
             listed = repr(await server.call_tool("list_sessions", {}))
             assert f"About {subject}" in listed
             assert f"About {other}" not in listed
+
+
+@pytest.mark.full_only
+async def test_only_the_tool_that_forgets_a_fact_is_announced_as_destructive() -> None:
+    async with perdure.open("memory:") as store:
+        server = await server_of(store, Scope(None, is_all=False), is_writable=True)
+        hints = {each.name: each.annotations for each in await server.list_tools()}
+    assert [name for name, hint in hints.items() if hint.destructive_hint] == ["forget"]
+    assert all(hint.destructive_hint is not None for hint in hints.values())
+    writing = {name for name, hint in hints.items() if not hint.read_only_hint}
+    assert writing == {"remember", "correct", "forget"}
