@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from playwright.async_api import Browser as Chromium
 
-from tests.fakes.chromium import running
+from tests.fakes.chromium import sharing
 from tests.fakes.console import Browser, browsing
 from tests.fakes.console_store import ANSWERS, DESK, furnished, places
 from tests.fakes.host_page import visiting
@@ -112,7 +112,8 @@ class Studio:
 
 async def pictures(folder: Path, chromium: str, sets: Iterable[str]) -> None:
     """Write the pictures of `sets` into `folder`."""
-    async with running(chromium) as program:
+    async with sharing() as shared:
+        program = await shared.running(chromium)
         studio = Studio(folder, program)
         for each in sets:
             with TemporaryDirectory() as scratch:

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from tests.fakes.chromium import running
+from tests.fakes.chromium import SharedChromium, sharing
 
 HERE = Path(__file__).parent
 
@@ -26,7 +26,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def chromium(chromium: str) -> AsyncGenerator[Browser]:
-    """Run Chromium until the last test."""
-    async with running(chromium) as program:
-        yield program
+async def shared_chromium() -> AsyncGenerator[SharedChromium]:
+    """Share one Chromium until the last test."""
+    async with sharing() as shared:
+        yield shared
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def chromium(chromium: str, shared_chromium: SharedChromium) -> Browser:
+    """Return the running Chromium."""
+    return await shared_chromium.running(chromium)
