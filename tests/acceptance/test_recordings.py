@@ -111,7 +111,7 @@ async def test_every_tool_result_of_a_recording_is_in_the_context(
 
 
 @pytest.mark.parametrize("folder", ["pi", "claude-code"])
-async def test_importing_again_adds_nothing(
+async def test_second_import_of_a_recording_adds_nothing(
     recordings: Path, store: SessionStore, folder: Folder
 ) -> None:
     for path in files(recordings, folder):

@@ -66,7 +66,7 @@ async def test_each_appended_entry_becomes_a_child_of_the_previous_entry(session
     assert [entry.parent_id for entry in entries] == [None, "s/0", "s/1", "s/2"]
 
 
-async def test_branch_is_added_as_a_sibling_of_the_old_child(session: Session) -> None:
+async def test_branch_is_added_as_a_sibling_of_the_existing_child(session: Session) -> None:
     a, b = await session.append(user("a"), assistant("b"))
     await session.branch(a)
     c = await session.append(user("c"))

@@ -238,7 +238,7 @@ async def require_protected(
         "project/.editorconfig",
     ],
 )
-async def test_file_of_a_project_is_read_and_written(home: Path, path: str) -> None:
+async def test_file_in_a_project_can_be_read_and_written(home: Path, path: str) -> None:
     tools = Tools(home, Permissions(approval="auto"))
     run = await tools.run(write_file, path=path, content="x", create_dirs=True)
     assert run.outcome == "ok"

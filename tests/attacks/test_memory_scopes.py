@@ -304,7 +304,7 @@ async def every_session(store: SessionStore, _agent: str) -> frozenset[str]:
     return frozenset(info.id for info in await store.sessions(limit=None, scope="all"))
 
 
-async def test_check_of_recall_finds_planted_leaks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_recall_check_detects_planted_leaks(monkeypatch: pytest.MonkeyPatch) -> None:
     stores, scopes = in_memory(2), places(2, 3)
     await fill_sessions(stores, scopes)
     assert await recall_leaks_in(stores, scopes, scopes) == []

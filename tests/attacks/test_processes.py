@@ -43,7 +43,7 @@ async def test_program_runs_in_the_working_directory(tmp_path: Path) -> None:
     assert run.output.text == f"[exit code 0]\n{place}"
 
 
-async def test_command_arguments_that_the_model_may_not_set_are_dropped(
+async def test_command_arguments_that_the_model_must_not_set_are_dropped(
     tmp_path: Path,
 ) -> None:
     # Scenario 9.28 of the specification.

@@ -242,7 +242,9 @@ async def test_foreign_schema_is_refused_even_if_a_store_is_only_read(
 
 
 @pytest.mark.parametrize("route", ROUTES)
-async def test_foreign_schema_is_refused_on_every_route(route: str, tmp_path: Path) -> None:
+async def test_foreign_schema_is_refused_by_every_way_to_open_a_store(
+    route: str, tmp_path: Path
+) -> None:
     path = await good_store(tmp_path / "received.db")
     tamper(path, COPY)
     before = path.read_bytes()

@@ -152,7 +152,7 @@ async def test_unsaved_session_rejects_a_branch_with_a_wrong_expected_leaf(addre
         assert await draft.branch(first, expected_leaf=second) is not None
 
 
-async def test_entry_appended_during_hook_stays_on_branch(address: str) -> None:
+async def test_entry_appended_during_the_hook_of_a_refused_branch_call_stays(address: str) -> None:
     async with perdure.open(address) as store:
         session = await started(store)
         other = await store.open(S)

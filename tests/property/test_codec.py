@@ -116,7 +116,7 @@ def test_damaged_entry_body_raises_only_the_error_corrupt_log(content: bytes, ki
     st.integers(),
     texts,
 )
-def test_header_round_trips_through_a_line(
+def test_header_is_read_back_from_its_line(
     lane: Lane, other: int | None, seq: int, at: int, kind: str
 ) -> None:
     place: EntryId | None = None if other is None else entry_id("origin", other)

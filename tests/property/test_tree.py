@@ -51,7 +51,7 @@ def test_every_entry_is_in_the_tree_exactly_once(parents: list[int]) -> None:
 
 
 @given(parents)
-def test_entry_is_below_its_parent_or_a_root(parents: list[int]) -> None:
+def test_entry_is_a_root_or_is_below_its_parent(parents: list[int]) -> None:
     index = index_of(log_of(parents))
     for node in all_nodes(nodes_of(index, {})):
         assert all(child.entry.parent_id == node.entry.id for child in node.children)

@@ -256,13 +256,13 @@ def handles_without_async() -> Iterator[dict[type, Any]]:
         yield {type(each): each for each in found}
 
 
-async def test_function_with_wrong_argument_type_raises_wrong_argument() -> None:
+async def test_function_called_with_a_wrong_type_raises_wrong_argument() -> None:
     for function, name in FUNCTIONS:
         with case((function, name)), pytest.raises(WrongArgument, match=r"not (of )?Nonsense$"):
             await awaited(function, name)
 
 
-async def test_method_with_wrong_argument_type_raises_wrong_argument(
+async def test_method_called_with_a_wrong_type_raises_wrong_argument(
     handles: dict[type, Any],
 ) -> None:
     for known, method, name in METHODS:
@@ -270,7 +270,7 @@ async def test_method_with_wrong_argument_type_raises_wrong_argument(
             await awaited(getattr(handles[known], method), name)
 
 
-def test_blocking_method_with_wrong_argument_type_raises_wrong_argument(
+def test_blocking_method_called_with_a_wrong_type_raises_wrong_argument(
     handles_without_async: dict[type, Any],
 ) -> None:
     for known, method, name in CALLS_WITHOUT_ASYNC:
@@ -278,7 +278,7 @@ def test_blocking_method_with_wrong_argument_type_raises_wrong_argument(
             stepped(getattr(handles_without_async[known], method), name)
 
 
-async def test_runtime_with_wrong_argument_type_raises_wrong_argument(
+async def test_runtime_created_with_a_wrong_type_raises_wrong_argument(
     handles: dict[type, Any],
 ) -> None:
     for name in [each.name for each in parameters_in(Runtime.__init__)]:

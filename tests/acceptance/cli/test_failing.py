@@ -368,7 +368,7 @@ def test_error_contains_the_path_of_a_missing_folder(world: World) -> None:
     assert done.stderr == b"perdure: the folder you are in is gone; go to another\n"
 
 
-def test_ctrl_c_during_the_start_ends_the_program_without_a_traceback(world: World) -> None:
+def test_ctrl_c_while_the_program_starts_ends_it_without_a_traceback(world: World) -> None:
     code = (
         "import runpy, sys\n"
         "class Interrupted:\n"

@@ -84,7 +84,7 @@ def test_pasted_lines_keep_their_order_and_indentation(
     assert "\n".join(said(world)).split("\n") == list(lines)
 
 
-def test_text_typed_during_the_start_is_not_sent_before_enter(world: World) -> None:
+def test_text_typed_while_the_chat_starts_is_sent_only_after_enter(world: World) -> None:
     with terminal(world, "-m", "scripted:echo") as chat:
         chat.type("early")
         while "/help" not in chat.read():

@@ -266,7 +266,7 @@ def test_edits_command_lists_the_entry_that_changed_each_file(imported: World) -
     assert imported.run("edits", "--session", "nowhere").code == 3
 
 
-def test_edits_command_prints_whole_paths_into_a_pipe(world: World) -> None:
+def test_edits_command_prints_whole_paths_if_its_output_is_a_pipe(world: World) -> None:
     """The output of an earlier version did not distinguish two files in one deep folder."""
     (world.folder / "packages/coding-agent/src/modes/theme").mkdir(parents=True)
     for name in ("dark.json", "theme.ts"):

@@ -104,7 +104,7 @@ def test_second_ctrl_c_exits_and_prints_the_resume_command(world: World) -> None
         assert seen.process.wait(PATIENCE_S) == 130
 
 
-def test_line_entered_during_the_start_is_sent(world: World) -> None:
+def test_line_entered_while_the_chat_starts_is_sent(world: World) -> None:
     with terminal(world, "chat") as seen:
         seen.press("hello\r")
         seen.until("offline scripted model")
@@ -114,7 +114,7 @@ def test_line_entered_during_the_start_is_sent(world: World) -> None:
 
 
 @pytest.mark.all_only
-def test_lines_pasted_during_the_start_are_not_sent_automatically(world: World) -> None:
+def test_lines_pasted_while_the_chat_starts_are_not_sent_automatically(world: World) -> None:
     with terminal(world, "chat") as seen:
         seen.press("one\rtwo\r")
         seen.until("A new session with")

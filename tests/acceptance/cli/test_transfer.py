@@ -99,7 +99,7 @@ def test_damaged_line_is_stored_counted_and_reported(world: World) -> None:
     assert world.ok("export", report["session"], "--format", "pi").out.encode() == file.read_bytes()
 
 
-def test_missing_path_is_not_found(world: World) -> None:
+def test_import_and_export_of_a_missing_path_exit_with_not_found(world: World) -> None:
     ended = world.run("import", "nowhere.jsonl", "--json")
     assert (ended.code, ended.error["code"]) == (3, "path_not_found")
     assert world.run("export", "nothing").code == 3

@@ -204,7 +204,7 @@ def test_compaction_of_an_imported_session_keeps_its_folder(world: World) -> Non
     assert world.ok("sessions", "show", SAMPLE_ID, "--json").json["cwd"] == "/home/mira/tidepool"
 
 
-def test_chat_started_elsewhere_keeps_the_folder_of_an_imported_session(
+def test_chat_started_in_another_folder_keeps_the_folder_of_an_imported_session(
     world: World,
 ) -> None:
     there = world.folder / "there"

@@ -282,7 +282,9 @@ async def test_redacted_page_lists_its_replacements(page: Page, tmp_path: Path) 
 
 
 @pytest.mark.all_only
-async def test_page_of_a_real_recording_opens(page: Page, tmp_path: Path, recordings: Path) -> None:
+async def test_exported_page_of_a_real_recording_can_be_opened(
+    page: Page, tmp_path: Path, recordings: Path
+) -> None:
     page.show(await page_of(recordings / "pi" / "large-session.jsonl", tmp_path))
     page.press("G")
     page.until("scrollY > 10000")

@@ -161,7 +161,7 @@ rules:
 """
 
 
-def test_started_role_can_run_a_command_allowed_with_resume(world: World, built: Path) -> None:
+def test_started_role_can_run_a_command_that_flow_resume_allows(world: World, built: Path) -> None:
     (world.folder / "scenario.yaml").write_text(ASKS_FIRST)
     flow(world, *RUN, "--consent", "full-access", "--allow-command", "ls *", code=1)
     flow(world, "reply", "f", "now")

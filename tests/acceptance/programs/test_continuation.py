@@ -116,7 +116,7 @@ async def bird_session(world: World) -> str:
 
 
 @pytest.mark.parametrize("program", ["claude-code", "codex"])
-async def test_program_resumes_session_of_perdure(world: World, program: Program) -> None:
+async def test_other_program_resumes_session_of_perdure(world: World, program: Program) -> None:
     session = await bird_session(world)
     command = await world.perdure("continue-in", session, program)
     assert in_order((*HISTORY, "And what does it eat?"), await world.resumed(program, command))
@@ -171,7 +171,7 @@ async def test_pi_resumes_session_that_claude_code_began(world: World, pi: RealP
 
 
 @pytest.mark.parametrize("program", ["claude-code", "codex"])
-async def test_program_resumes_session_that_pi_began(
+async def test_other_program_resumes_session_that_pi_began(
     world: World, pi: RealPi, program: Program
 ) -> None:
     real(program)

@@ -80,7 +80,7 @@ async def test_allowed_command_git_does_not_allow_git_push(tmp_path: Path) -> No
         ("http_request", {"url": "https://a.test"}, {"credential": "k", "proxy": "http://b.test"}),
     ],
 )
-def test_tool_arguments_that_the_model_may_not_set_are_dropped(
+def test_tool_arguments_that_the_model_must_not_set_are_dropped(
     tool: str, wanted: dict[str, Any], forged: dict[str, Any]
 ) -> None:
     # Scenario 28 of the specification.

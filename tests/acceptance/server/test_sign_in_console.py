@@ -48,7 +48,7 @@ async def test_console_explains_that_a_sign_in_address_works_once(
 
 
 @pytest.mark.parametrize("role", ["read", pytest.param("write", marks=ALL_ONLY)])
-async def test_console_disables_controls_that_the_role_may_not_use(
+async def test_console_disables_controls_that_the_role_is_not_allowed_to_use(
     tmp_path: Path, chromium: Chromium, role: Role
 ) -> None:
     async with served(tmp_path, ["hi"]) as server, browsing(chromium, server) as browser:

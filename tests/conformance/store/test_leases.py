@@ -193,7 +193,7 @@ async def test_lease_stays_held_if_a_different_owner_died(store: SessionStore) -
         await store.acquire_lease(S, "me", TTL_MS, dead_owner="")
 
 
-async def test_lease_of_missing_stream_raises(store: SessionStore) -> None:
+async def test_lease_calls_on_missing_stream_raise_session_not_found(store: SessionStore) -> None:
     lost = Lease(S, "me", 1, 0)
 
     for call in (

@@ -206,7 +206,7 @@ async def test_lost_lease_is_not_released(store: SessionStore, clock: ManualCloc
 
 
 @able
-async def test_commit_may_acquire_and_release_lease(store: SessionStore) -> None:
+async def test_commit_can_acquire_and_release_lease(store: SessionStore) -> None:
     await create(store)
 
     done = await commit(store, turn_started(), turn_finished(), taking=MINE, is_releasing=True)

@@ -452,7 +452,7 @@ async def test_search_of_empty_store_finds_nothing(store: SessionStore) -> None:
     assert await search(store, "word") == []
 
 
-async def test_search_of_closed_store_raises(store: SessionStore) -> None:
+async def test_search_of_closed_store_raises_store_unavailable(store: SessionStore) -> None:
     await store.close()
 
     for call in (search(store, "word"), searching(store).search.reindex()):

@@ -131,7 +131,7 @@ async def test_append_to_missing_stream_is_rejected(store: SessionStore) -> None
     assert refused.value.stream == "nowhere"
 
 
-async def test_every_read_of_missing_stream_raises(store: SessionStore) -> None:
+async def test_every_read_of_missing_stream_raises_session_not_found(store: SessionStore) -> None:
     entry = EntryId("nowhere/0")
     for reading in (
         store.state(NOWHERE),
@@ -304,7 +304,7 @@ async def test_branch_is_the_path_from_the_root_to_the_leaf(store: SessionStore)
     assert await store.branch(S, None) == []
 
 
-async def test_branch_can_be_limited_by_number_and_kind(
+async def test_read_of_a_branch_can_be_limited_by_number_and_kind(
     store: SessionStore,
 ) -> None:
     await create(

@@ -171,14 +171,14 @@ async def test_info_reports_numbers_of_streams_entries_and_bytes(
 # ---------------------------------------------------------------- closing
 
 
-async def test_store_may_be_closed_twice(store: SessionStore) -> None:
+async def test_store_can_be_closed_twice(store: SessionStore) -> None:
     await create(store)
 
     await store.close()
     await store.close()
 
 
-async def test_every_call_after_closing_raises(
+async def test_every_call_after_closing_the_store_raises_store_unavailable(
     store: SessionStore,
 ) -> None:
     await create(store, S, said("a"))
@@ -218,7 +218,9 @@ async def next_change(store: SessionStore) -> None:
     await anext(store.changes())
 
 
-async def test_waiting_for_changes_of_closed_store_raises(store: SessionStore) -> None:
+async def test_waiting_for_changes_of_closed_store_raises_store_unavailable(
+    store: SessionStore,
+) -> None:
     await store.close()
 
     with pytest.raises(StoreUnavailable):

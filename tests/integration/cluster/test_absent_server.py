@@ -107,7 +107,7 @@ async def test_worker_without_rights_on_the_schema_exits_with_an_error(
 
 
 @pytest.mark.all_only
-async def test_worker_that_may_not_create_the_schema_exits_with_an_error(
+async def test_worker_without_the_right_to_create_the_schema_exits_with_an_error(
     own: PostgresServer, tmp_path: Path
 ) -> None:
     address = own.new_database()

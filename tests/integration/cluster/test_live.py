@@ -142,7 +142,7 @@ async def test_store_watch_gets_live_events_of_worker(
     assert {event.stream for event in live} == {chat.id}
 
 
-async def test_late_watch_gets_snapshot_then_later_events(
+async def test_watch_begun_during_a_call_gets_snapshot_then_later_events(
     runtime: Runtime, address: str, folder: Path
 ) -> None:
     chat = await runtime.start(SLOW)

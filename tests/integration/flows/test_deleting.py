@@ -138,7 +138,7 @@ def test_existing_workflow_is_not_rewritten(tmp_path: Path) -> None:
     ]
 
 
-async def test_listing_skips_flow_deleted_meanwhile(
+async def test_listing_skips_a_flow_deleted_during_the_listing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = FlowStage(tmp_path)

@@ -55,7 +55,7 @@ async def test_hooks_on_forks_and_branch_changes_run_once_in_the_library() -> No
     assert of(counts, "tree") == {"session_before_tree": 2, "session_tree": 2}
 
 
-async def test_repeated_branch_with_same_key_runs_no_hook_again() -> None:
+async def test_branch_repeated_with_same_idempotency_key_runs_no_hook_again() -> None:
     stage = Stage()
     session = await stage.store.create()
     first = await session.append(user("one"))

@@ -374,7 +374,7 @@ async def test_role_without_agent_waits_and_is_named_in_reason(tmp_path: Path) -
     assert "role 'owner' has no agent" in (run.awaiting_human_nodes["owner-intake"].detail or "")
 
 
-async def test_workflow_with_missing_reading_does_not_start(tmp_path: Path) -> None:
+async def test_workflow_without_a_required_reading_does_not_start(tmp_path: Path) -> None:
     stage = FlowStage(tmp_path)
     with pytest.raises(ConfigError, match=r"node 'owner-intake': \$RULES is not in"):
         await begun(stage.flows("owner"), tmp_path, LINE)

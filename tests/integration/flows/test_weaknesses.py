@@ -72,7 +72,7 @@ async def asking(stage: FlowStage) -> str:
     return (await stage.store.questions())[0].id
 
 
-async def test_turn_begins_and_ends_in_the_commits_of_its_node(
+async def test_turn_begins_and_ends_in_the_commits_that_begin_and_end_its_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Weakness 4 of the specification.

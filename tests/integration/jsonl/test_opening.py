@@ -58,7 +58,7 @@ async def test_invalid_address_is_rejected(address: str) -> None:
             pass
 
 
-async def test_folder_that_cannot_be_read_is_reported_as_such(tmp_path: Path) -> None:
+async def test_folder_that_cannot_be_read_is_reported_as_unreadable(tmp_path: Path) -> None:
     address = f"jsonl:///{tmp_path}/s"
     async with perdure.open(address) as store:
         await store.create(title="Trip")

@@ -155,7 +155,7 @@ def test_search_prefilter_skips_an_entry_without_the_exact_phrase() -> None:
     assert not may_hold(line, "is", "tide")
 
 
-def test_words_of_one_entry_can_be_in_several_lines() -> None:
+def test_query_words_can_be_in_several_lines_of_one_entry() -> None:
     looking = PrefilterMatch(Prefilter(sought(["tide"], ["moon"])))
     assert not looking.take(b'{"text":"tide"}\n')
     assert looking.take(b'{"text":"moon"}\n')
@@ -217,7 +217,7 @@ async def test_long_search_reports_progress(
     assert (told[0][0] < 4, told[-1]) == (True, (4, 4))
 
 
-async def test_search_finds_the_text_added_to_an_imported_shell_command(
+async def test_search_finds_the_text_that_import_adds_to_a_shell_command(
     tmp_path: Path,
 ) -> None:
     header = {"type": "session", "version": 3, "id": "p", "timestamp": "2024-01-15T10:30:00.000Z"}

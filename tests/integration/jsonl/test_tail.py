@@ -30,7 +30,9 @@ async def long_session(store: JsonlStore) -> None:
             await append(store, S, moved(chance.choice(tree[-30:]).id))
 
 
-async def test_tail_read_equals_full_read(store: JsonlStore, open_store: Opener) -> None:
+async def test_state_read_from_the_tail_equals_state_read_from_the_whole_file(
+    store: JsonlStore, open_store: Opener
+) -> None:
     await long_session(store)
     tree = await store.tree(S)
     leaves = (tree[-1].id, tree[-7].id, tree[50].id)

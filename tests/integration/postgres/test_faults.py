@@ -449,7 +449,9 @@ TABLE: list[tuple[psycopg.Error, type[PerdureError]]] = [
 
 
 @pytest.mark.parametrize(("error", "meaning"), TABLE)
-def test_every_driver_error_is_mapped(error: psycopg.Error, meaning: type[PerdureError]) -> None:
+def test_every_driver_error_becomes_the_expected_store_error(
+    error: psycopg.Error, meaning: type[PerdureError]
+) -> None:
     told = meaning_of(error, "postgresql:///x")
 
     assert type(told) is meaning

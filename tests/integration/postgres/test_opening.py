@@ -222,7 +222,7 @@ async def test_database_is_opened_by_either_form_of_its_address(address: str) ->
             assert (await store.open(session.id)).id == session.id
 
 
-def test_no_password_is_ever_shown() -> None:
+def test_password_in_a_database_address_is_never_shown() -> None:
     shown = public_address(
         route_of("postgresql://me:secret@db.example:5433/name?sslmode=disable").direct
     )

@@ -134,7 +134,7 @@ async def test_indexing_reports_progress(
     assert set(told[2:]) == {(MANY, MANY)}
 
 
-async def test_index_with_other_rules_is_rebuilt(store: PostgresStore, db: Database) -> None:
+async def test_index_built_with_other_rules_is_rebuilt(store: PostgresStore, db: Database) -> None:
     await filled(store)
     expected = await search(store, "word number7")
     db.execute("UPDATE perdure.search_mark SET version = 999")

@@ -40,7 +40,7 @@ async def attach(store: SqliteStore, *contents: bytes, stream: StreamId = S) -> 
 
 
 @pytest.mark.parametrize("content", [b"", b"x", TEXT, NOISE, NOISE + TEXT * 100, TEXT + NOISE])
-def test_content_round_trips_unchanged(content: bytes) -> None:
+def test_content_is_compressed_and_read_back_unchanged(content: bytes) -> None:
     kept = pack_content(content)
     assert content_in(kept) == content
     assert kept.size == len(content)

@@ -128,7 +128,7 @@ async def test_erased_text_does_not_remain_in_split_or_refilled_pages(path: Path
     assert leaks_in(path.parent, WORD, pages) == []
 
 
-async def test_erasure_waits_for_or_reports_older_reader(
+async def test_erasure_waits_for_older_reader_or_reports_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perdure.stores.sqlite.database.TRUNCATE_LIMIT_S", 0.05)

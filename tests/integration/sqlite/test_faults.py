@@ -182,7 +182,7 @@ async def test_verify_reports_entries_lost_in_damaged_page(open_store: Opener, p
     assert any("database file" in problem.problem for problem in verification.problems)
 
 
-def test_every_driver_error_is_mapped() -> None:
+def test_every_driver_error_becomes_a_store_error() -> None:
     for name in dir(apsw):
         kind = getattr(apsw, name)
         if isinstance(kind, type) and issubclass(kind, apsw.Error):

@@ -240,7 +240,7 @@ async def test_memory_use_of_session_views_does_not_grow_with_the_session(tmp_pa
         assert large < small * 1.3 + 50_000, (name, small, large)
 
 
-async def test_newest_tree_entries_also_include_the_current_branch(tmp_path: Path) -> None:
+async def test_reading_newest_tree_entries_includes_the_current_branch(tmp_path: Path) -> None:
     async with perdure.open(f"sqlite:///{tmp_path}/a.db") as store:
         session = await store.create(id="s")
         await session.append(*(user(str(n)) for n in range(6)))

@@ -208,7 +208,7 @@ async def test_newer_schema_only_in_the_write_ahead_log_is_rejected_and_unchange
     assert snapshot(path.parent) == before
 
 
-async def test_newer_schema_that_appears_during_the_opening_is_rejected_and_unchanged(
+async def test_newer_schema_that_appears_while_the_store_opens_is_rejected_and_unchanged(
     open_store: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await made(open_store)
@@ -229,7 +229,7 @@ async def test_newer_schema_that_appears_during_the_opening_is_rejected_and_unch
     assert snapshot(path.parent)[path.name] == before[path.name]
 
 
-async def test_store_whose_rekey_is_killed_during_the_opening_can_be_used(
+async def test_store_can_be_used_if_a_rekey_is_killed_while_the_store_opens(
     open_store: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await made(open_store)

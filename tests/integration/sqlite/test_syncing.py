@@ -110,7 +110,7 @@ async def test_commit_of_another_process_is_synced_before_read_returns(
     assert len(synced) <= 4  # each thread that reads looks once
 
 
-async def test_read_of_empty_log_waits_for_no_disk(
+async def test_read_of_empty_log_does_not_wait_for_the_disk(
     open_store: Opener, path: Path, synced: list[str]
 ) -> None:
     store = await open_store(durability="full")

@@ -290,7 +290,7 @@ async def test_unsent_draft_is_restored_only_in_its_session(store: Store, tmp_pa
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-async def test_draft_and_text_typed_during_the_start_are_both_kept(
+async def test_draft_and_text_typed_while_the_chat_starts_are_both_kept(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
 ) -> None:
     # the last key is stored when the terminal is gone, even if the usual delay is not over
@@ -311,7 +311,7 @@ async def test_draft_and_text_typed_during_the_start_are_both_kept(
     assert [*(tmp_path / "drafts").iterdir()] == []
 
 
-async def test_line_entered_during_the_start_is_sent_without_the_draft(
+async def test_line_entered_while_the_chat_starts_is_sent_without_the_draft(
     store: Store, tmp_path: Path
 ) -> None:
     drafts = Drafts(tmp_path / "drafts", "store", os.getpid())

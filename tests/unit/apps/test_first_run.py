@@ -48,7 +48,7 @@ def test_answer_yes_creates_and_stores_an_encryption_key() -> None:
     assert offered_key("sqlite:///other.db", lambda: True) != key
 
 
-def test_encryption_question_answered_with_no_stores_no_key(kept: MemoryKeyring) -> None:
+def test_answering_no_to_the_encryption_question_stores_no_key(kept: MemoryKeyring) -> None:
     assert offered_key(ADDRESS, lambda: False) is None
     assert kept.kept == {}
 

@@ -11,7 +11,7 @@ from perdure.apps.scaffold import Made, write_templates
 CONFIG = ("config.toml", "below/here.toml")
 
 
-def test_template_is_written_with_the_namespace_and_never_replaced(tmp_path: Path) -> None:
+def test_template_contains_the_namespace_and_never_replaces_a_file(tmp_path: Path) -> None:
     assert write_templates(tmp_path, "project", [CONFIG], "tides") == (Made(CONFIG[1], True),)
     file = tmp_path / "below" / "here.toml"
     assert 'namespace = "tides"\n' in file.read_text()

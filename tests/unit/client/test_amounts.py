@@ -16,7 +16,7 @@ from perdure.session.messages import user
 ABSURD = 99_999_999_999_999_999_999
 
 
-def test_none_and_amounts_within_the_limits_are_accepted() -> None:
+def test_amounts_within_the_limits_and_none_are_accepted() -> None:
     for value in (None, 1, 2, MOST):
         amount("limit", value, least=1)
 

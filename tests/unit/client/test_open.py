@@ -308,7 +308,7 @@ def test_program_exits_even_if_it_does_not_close_its_store(tmp_path: Path) -> No
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_error_for_with_instead_of_async_with_shows_correct_code() -> None:
+def test_error_for_a_store_opened_without_async_shows_the_correct_code() -> None:
     opening: Any = open_store("memory:")
     with (
         pytest.raises(TypeError, match=r"async with perdure\.open.*perdure\.blocking\.open"),

@@ -411,7 +411,7 @@ async def test_live_events_of_two_concurrent_calls_are_not_mixed(
     assert told(await take(watch, 7))[1:] == expected
 
 
-async def test_late_watch_gets_a_snapshot_of_the_running_call(
+async def test_watch_begun_during_a_call_gets_a_snapshot_of_the_call(
     session: Session, engine: Engine
 ) -> None:
     await engine.begins()

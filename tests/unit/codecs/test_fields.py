@@ -29,7 +29,7 @@ def test_field_of_wrong_type_is_ignored(value: object) -> None:
 
 
 @given(ANYTHING)
-def test_token_counts_read_together_equal_counts_read_singly(
+def test_token_counts_read_together_equal_counts_read_one_by_one(
     value: object,
 ) -> None:
     record = {"a": value, "b": 3}

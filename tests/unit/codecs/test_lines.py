@@ -113,7 +113,7 @@ def test_too_deeply_nested_line_has_no_fields() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_read_line_round_trips(line: bytes) -> None:
+def test_value_of_any_read_line_is_written_and_read_back_unchanged(line: bytes) -> None:
     reading = read_line(line)
     if reading.is_json:
         assert msgspec.json.decode(msgspec.json.encode(reading.value)) == reading.value

@@ -24,7 +24,7 @@ def test_time_outside_the_calendar_is_written_as_1970() -> None:
     assert iso_time(2**53) == "1970-01-01T00:00:00.000Z"
 
 
-def test_invalid_time_is_none_and_missing_offset_means_utc() -> None:
+def test_invalid_time_is_read_as_none_and_time_without_offset_as_utc() -> None:
     assert time_of("yesterday") is None
     assert time_of("1970-01-01T00:00:01") == 1_000
     assert time_of("1970-01-01T01:00:00+01:00") == 0

@@ -296,7 +296,7 @@ def test_retained_messages_are_summarised_by_the_next_compaction() -> None:
     assert texts(plan.history) == ["tail", "reply", BIG, "x"]
 
 
-def test_retained_messages_count_toward_limit() -> None:
+def test_retained_messages_count_toward_the_number_of_kept_tokens() -> None:
     log = TreeLog()
     log.append(Compaction("first", None, retained=(user(BIG),)))
     new = log.append(user(BIG))

@@ -95,7 +95,7 @@ def test_old_usage_report_is_ignored() -> None:
     assert needed(log) < 16
 
 
-def test_entries_are_read_back_to_the_call_of_a_result() -> None:
+def test_entries_are_read_backwards_to_the_call_of_a_result() -> None:
     log = TreeLog()
     log.extend(*exchanges(50), user("look"), assistant(tool_call("far", "read", {})))
     log.extend(*exchanges(10), tool_result("far", "at last"), user("and?"), assistant("so"))

@@ -41,7 +41,7 @@ def test_subscriber_of_one_stream_receives_no_events_of_other_streams() -> None:
     assert all_of_them.take() == [other]
 
 
-def test_late_subscriber_starts_with_snapshot() -> None:
+def test_subscriber_that_joins_during_a_call_starts_with_snapshot() -> None:
     bus = LiveBus()
     bus.publish(live(1, "think", type_="agent:reasoning"))
     bus.publish(live(2, "He"))

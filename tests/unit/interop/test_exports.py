@@ -48,7 +48,7 @@ async def stored(name: str = "v3.jsonl") -> tuple[MemoryStore, StreamId]:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_same_session_gives_the_same_bytes(format: ExportFormat) -> None:
+async def test_session_exported_twice_gives_the_same_bytes(format: ExportFormat) -> None:
     store, session = await stored()
     first, second = [await export_session(store, session, format) for _ in range(2)]
     assert first == second
@@ -96,7 +96,7 @@ async def test_erased_entries_are_reported(format: ExportFormat) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-async def test_summary_erased_in_fork_is_counted(format: ExportFormat) -> None:
+async def test_summary_erased_in_fork_is_reported_as_erased(format: ExportFormat) -> None:
     store = empty_store()
     await create(store)
     await append(store, *(new_tree(user(text)) for text in ("a", "secret")), stream=SESSION)

@@ -68,7 +68,7 @@ def test_entries_of_the_same_file_version_are_matched_by_position() -> None:
     assert known_items(items, entries, {}, {0}) == {0: "s/1", 1: "s/2"}
 
 
-def test_several_entries_of_one_line_are_matched_separately() -> None:
+def test_several_entries_from_one_source_line_are_matched_in_order() -> None:
     entries = [entry(1, user("a"), SourcePlace(0, 0, 1)), entry(2, user("b"), SourcePlace(0, 0, 1))]
     items = [item("a", 0), msgspec.structs.replace(item("b", 0), ordinal=1)]
     assert known_items(items, entries, {}, {0}) == {0: "s/1", 1: "s/2"}

@@ -146,7 +146,7 @@ def test_unreadable_file_is_config_error(tmp_path: Path) -> None:
             load_scenario(tmp_path / name)
 
 
-def test_all_faults_are_reported_at_once_with_lines() -> None:
+def test_all_faults_of_a_scenario_are_reported_with_lines() -> None:
     text = """\
 name: 5
 sequnce: []

@@ -161,7 +161,7 @@ def test_answer_cut_at_its_limit_keeps_only_complete_calls() -> None:
     assert [part.id for part in message.tool_calls] == ["a"]
 
 
-def test_partial_contains_text_reasoning_and_complete_calls() -> None:
+def test_partial_answer_contains_text_reasoning_and_complete_calls() -> None:
     builder = AnswerBuilder(MODEL)
     assert builder.partial().parts == ()
     for delta in (

@@ -13,7 +13,7 @@ from perdure.secrets.mask import MASK, log_failure, mask_secrets, masked_value
 KEY = "sk-ant-" + "a1b2c3d4" * 5
 
 
-def test_text_without_secrets_is_the_same_text() -> None:
+def test_text_without_secrets_is_returned_unchanged() -> None:
     text = "def token(): return 1"
     assert mask_secrets(text) is text
 

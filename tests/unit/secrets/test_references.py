@@ -21,5 +21,5 @@ def test_secret_names_in_text_are_returned_in_order() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1a", "a-b", "a.b", "a b", "é", "x" * 65])
-def test_invalid_names_are_rejected(name: str) -> None:
+def test_invalid_secret_names_are_rejected(name: str) -> None:
     assert not is_name(name)

@@ -64,7 +64,7 @@ def test_quoted_reference_or_phrase_is_not_a_password(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["tu”lip77", "tulip77.", "tulip77!", "tulip77)", "tulip”77."])
-def test_punctuation_that_may_belong_to_a_password_is_masked(value: str) -> None:
+def test_punctuation_that_might_belong_to_a_password_is_masked(value: str) -> None:
     assert found(f"DB_PASSWORD={value} next") == {value: "password"}
 
 

@@ -322,7 +322,7 @@ def test_session_info_that_differs_from_the_entries_is_reported() -> None:
     ]
 
 
-def test_verify_accepts_old_session_info_with_a_credential() -> None:
+def test_verify_accepts_old_session_info_whose_first_text_has_a_credential() -> None:
     for before, secret in product(range(1, 64), (KEY, "AKIAIOSFODNN7EXAMPLE")):
         said = f"{'x' * before} {secret} for the test"
         log = Log(StreamHeader(S, 5))
@@ -340,7 +340,7 @@ def faults_of_first_text(log: Log, first_text: str | None) -> list[str]:
     return list(info_faults(msgspec.structs.replace(log.state, info=info), computed))
 
 
-def test_verify_accepts_old_session_info_with_a_command() -> None:
+def test_verify_accepts_old_session_info_whose_first_text_is_a_command() -> None:
     log = Log(StreamHeader(S, 5))
     log.append(new_tree(user("/mode")), new_tree(user("Hi")))
     computed = log.state.info
@@ -349,7 +349,7 @@ def test_verify_accepts_old_session_info_with_a_command() -> None:
     assert list(info_faults(msgspec.structs.replace(log.state, info=older), computed)) == []
 
 
-def test_verify_accepts_old_session_info_with_attached_text() -> None:
+def test_verify_accepts_old_session_info_whose_first_text_has_an_attachment() -> None:
     log = Log(StreamHeader(S, 5))
     log.append(new_tree(user("look", "sea.py:\n```\nprint('sea')\n```")))
     assert faults_of_first_text(log, "look sea.py: ``` print('sea') ```") == []

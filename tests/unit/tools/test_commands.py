@@ -68,7 +68,7 @@ def test_double_star_alone_matches_every_command() -> None:
             rule_words(rule, is_glob=True)
 
 
-def test_command_is_refused_without_rules() -> None:
+def test_every_command_is_refused_if_no_rule_allows_commands() -> None:
     assert not is_allowed(("ls",), (), ())
 
 

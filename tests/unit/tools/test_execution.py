@@ -107,7 +107,7 @@ async def test_error_without_text_is_shown_by_its_class_name() -> None:
     assert (await run_of(raising(Broken()))).error == "act: Broken"
 
 
-async def test_wrong_arguments_are_an_error_for_the_model() -> None:
+async def test_call_with_wrong_arguments_returns_an_error_to_the_model() -> None:
     @tool
     async def act(n: int) -> None: ...
 

@@ -127,7 +127,7 @@ def test_question_shows_no_control_characters() -> None:
     assert ruling.text.isprintable()
 
 
-def test_model_cannot_set_configuration_only_arguments() -> None:
+def test_model_can_set_arguments_but_not_configuration() -> None:
     spec = spec_of(config_only=frozenset(("cwd", "env")))
     args: dict[str, object] = {
         "what": "x",

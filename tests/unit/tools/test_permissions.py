@@ -20,7 +20,7 @@ def test_permissions_allow_no_access_by_default() -> None:
     assert nothing.approval == "ask"
 
 
-def test_permissions_round_trip_as_json() -> None:
+def test_permissions_are_read_back_unchanged_from_json() -> None:
     given = Permissions(
         allowed_domains=("API.Example.com.",), credentials={"api.example.com": "{{secrets.A}}"}
     )

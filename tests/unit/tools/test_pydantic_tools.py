@@ -236,7 +236,7 @@ def test_approval_shows_all_fields_of_a_model() -> None:
     assert json.loads(shown) == {"payment": payment}
 
 
-def test_tool_without_pydantic_does_not_import_it() -> None:
+def test_tool_without_pydantic_types_does_not_import_pydantic() -> None:
     program = (
         "import sys, perdure\n"
         "@perdure.tool\n"

@@ -111,7 +111,7 @@ WITH_INPUTS = GOOD.replace(
 )
 
 
-def test_inputs_and_context_round_trip() -> None:
+def test_inputs_and_context_are_written_and_read_back_unchanged() -> None:
     workflow = parse(WITH_INPUTS)
     assert workflow.inputs == (
         RunInput("topic", required=True, description="What it is about"),

@@ -70,7 +70,7 @@ def test_workflow_is_written_with_its_keys_in_order() -> None:
 
 @pytest.mark.full_only
 @given(workflows())
-def test_written_workflow_round_trips(workflow: Workflow) -> None:
+def test_written_workflow_is_read_back_unchanged(workflow: Workflow) -> None:
     text = serialize(workflow)
     assert parse(text) == workflow
     assert serialize(parse(text)) == text

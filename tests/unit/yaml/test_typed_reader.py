@@ -82,7 +82,7 @@ def test_value_that_does_not_match_its_type_is_reported_with_its_line(
     assert any(found.startswith(fault) for found in faults), faults
 
 
-def test_all_faults_are_reported_together() -> None:
+def test_all_faults_of_a_yaml_file_are_reported_together() -> None:
     _, faults = read("nme: a\nmode: x\nparts: [{size: 0}, {size: 7}]\n")
     assert [fault.partition(":")[0] for fault in faults] == [
         "line 1", "line 1", "line 2", "line 3", "line 3",

@@ -159,7 +159,7 @@ async def test_decision_by_the_program_withdraws_the_question(
 
 
 @pytest.mark.parametrize("is_allowed", [True, False])
-async def test_decision_for_all_calls_of_a_tool_prevents_the_question(
+async def test_decision_for_all_calls_of_a_tool_closes_its_questions(
     is_allowed: bool, tmp_path: Path
 ) -> None:
     async with perdure.open("memory:") as store:

@@ -95,7 +95,7 @@ def test_words_can_match_different_texts_of_one_item() -> None:
     assert score_of(("fix the table", "0196f0c2", "/home/mira"), wanted_of("table 0196 mira"))
 
 
-def test_equal_scores_preserve_the_order() -> None:
+def test_items_with_equal_scores_keep_their_order() -> None:
     assert order("same", ("same", "same ", " same")) == ["same", "same ", " same"]
 
 

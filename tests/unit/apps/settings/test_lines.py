@@ -78,5 +78,5 @@ def test_text_in_a_value_does_not_change_line_numbers(values: list[str], is_long
 
 
 @pytest.mark.parametrize("text", ["", "# only\n", "\n\n"])
-def test_file_without_keys_has_no_lines(text: str) -> None:
+def test_settings_file_without_keys_has_no_line_numbers(text: str) -> None:
     assert lines_of(text) == {}

@@ -52,7 +52,7 @@ async def test_cancelled_read_of_a_line_loses_no_input() -> None:
     os.close(writing)
 
 
-async def test_ctrl_c_in_the_block_calls_the_callback() -> None:
+async def test_ctrl_c_during_the_interrupts_block_calls_the_callback() -> None:
     before = signal.getsignal(signal.SIGINT)
     pressed = asyncio.Event()
     with interrupts(pressed.set):

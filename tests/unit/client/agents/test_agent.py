@@ -40,7 +40,7 @@ AGENT = Agent(
 )
 
 
-def test_agent_round_trips_through_its_snapshot() -> None:
+def test_agent_is_restored_unchanged_from_its_snapshot() -> None:
     assert agent_of(AGENT.snapshot(), AGENT.registry) == AGENT
 
 
@@ -153,7 +153,7 @@ def test_agent_without_model_is_rejected_with_list_of_choices() -> None:
         lambda: RetryPolicy(jitter=1.5),
     ],
 )
-def test_settings_that_cannot_round_trip_are_rejected(made: Callable[[], object]) -> None:
+def test_settings_that_a_snapshot_cannot_store_are_rejected(made: Callable[[], object]) -> None:
     with pytest.raises(WrongArgument):
         made()
 

@@ -63,7 +63,7 @@ def test_poll_threads_continue_if_the_query_for_work_fails() -> None:
         assert waits(event, "b").wait(LONG_S)
 
 
-def test_thread_without_a_queue_waits_as_usual() -> None:
+def test_event_wait_of_a_thread_without_a_queue_is_unchanged() -> None:
     with gate(list) as event:
         assert event.wait(0.001) is False
         event.set()

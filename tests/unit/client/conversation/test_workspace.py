@@ -32,7 +32,7 @@ def test_git_ref_is_read_from_worktree_and_detached_commit(tmp_path: Path) -> No
     assert git_ref_of(tmp_path / "tree") == "0123abcd"
 
 
-def test_unreadable_git_ref_is_none(
+def test_unreadable_git_ref_is_read_as_none(
     tmp_path: Path,
 ) -> None:
     (tmp_path / ".git").mkdir()

@@ -50,7 +50,7 @@ async def test_path_of_copied_file_opens_copy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["jsonl:///{}/sessions", "sqlite:///{}/store.db", "memory:"])
-async def test_missing_file_is_not_found(tmp_path: Path, address: str) -> None:
+async def test_path_of_a_missing_file_opens_no_session(tmp_path: Path, address: str) -> None:
     async with perdure.open(address.format(tmp_path)) as store:
         for folder in (tmp_path, tmp_path / "sessions"):
             for path in (folder / "missing.jsonl", folder / "no" / "folder.jsonl"):

@@ -369,7 +369,7 @@ async def test_turn_continues_if_the_embedder_fails() -> None:
     assert "Which hotel" in model.requests[2].messages[0].text, "its words are found"
 
 
-async def test_turn_on_session_files_recalls_by_words(
+async def test_turn_in_a_session_file_store_recalls_by_words(
     tmp_path: Path,
 ) -> None:
     async with perdure.open(f"jsonl:///{tmp_path}") as store:

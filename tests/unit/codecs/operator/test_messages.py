@@ -45,7 +45,7 @@ def test_messages_with_special_roles_become_extension_messages(role: str) -> Non
     assert message.custom_type == f"operator:{role}"
 
 
-def test_message_with_an_unknown_role_or_no_content_is_none() -> None:
+def test_message_with_an_unknown_role_or_no_content_is_read_as_none() -> None:
     assert message_of(said("oracle"), Media()) is None
     assert message_of({"role": "user"}, Media()) is None
 
@@ -87,7 +87,7 @@ def test_implausible_cost_is_ignored(cost: dict[str, object]) -> None:
     assert usage_of({"input_tokens": 1, "cost": cost}) == Usage(input_tokens=1)
 
 
-def test_usage_without_any_count_is_none() -> None:
+def test_usage_without_any_count_is_read_as_none() -> None:
     assert usage_of({"input_tokens": 0}) is None
     assert usage_of(None) is None
 

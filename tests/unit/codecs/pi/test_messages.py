@@ -122,7 +122,7 @@ def test_cost_is_rounded_to_a_hundred_millionth_of_a_dollar() -> None:
     assert usage.cost_microcents == 500
 
 
-def test_usage_without_tokens_is_none() -> None:
+def test_usage_without_tokens_is_read_as_none() -> None:
     assert usage_of({"input": 0, "output": 0, "cost": {"total": 0}}) is None
     assert usage_of(None) is None
 
@@ -192,7 +192,7 @@ def test_messages_of_extensions_become_custom_messages(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", sorted(ROLES - {"bashExecution"}))
-def test_message_without_content_is_none(role: str) -> None:
+def test_message_without_content_is_read_as_none(role: str) -> None:
     assert read(role=role) is None
     assert read(role=role, content=7) is None
 

@@ -136,7 +136,7 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-def test_messages_known_to_pi_round_trip(message: Message) -> None:
+def test_messages_known_to_pi_are_written_and_read_back_unchanged(message: Message) -> None:
     written = msgspec.json.decode(record_line(PI, record_of(message), "1", None, AT))["message"]
     read = message_of(written, Media())
     assert isinstance(read, Message)

@@ -45,7 +45,7 @@ def told(made: Settled) -> dict[str, object]:
 _OF_IDS = ("answered", "sent")
 
 
-def test_stable_prefix_built_in_two_steps_is_the_same() -> None:
+def test_stable_prefix_built_in_two_steps_equals_prefix_built_in_one_step() -> None:
     said = numbered(
         user("one"),
         user("two"),

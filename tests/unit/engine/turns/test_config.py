@@ -28,6 +28,6 @@ def test_unset_limits_keep_the_values_of_the_agent() -> None:
     assert Limits(max_tool_rounds=0).over(agent) == agent
 
 
-def test_limits_round_trip_through_a_snapshot() -> None:
+def test_limits_are_restored_from_a_snapshot() -> None:
     limits = Limits(max_turns=7)
     assert msgspec.convert(msgspec.to_builtins(limits), Limits) == limits

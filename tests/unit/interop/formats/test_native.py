@@ -42,7 +42,7 @@ def bundle_of(*entries: Entry, blobs: tuple[bytes, ...] = ()) -> Bundle:
 
 
 @given(st.lists(st.binary(max_size=20), max_size=5), st.lists(st.binary(max_size=20), unique=True))
-def test_written_file_round_trips(bodies: list[bytes], blobs: list[bytes]) -> None:
+def test_written_export_is_read_back_unchanged(bodies: list[bytes], blobs: list[bytes]) -> None:
     entries = [tree_entry(seq, body, OPAQUE) for seq, body in enumerate(bodies)]
     bundle = bundle_of(*entries, blobs=tuple(blobs))
     content = write_bundle(bundle)
@@ -52,7 +52,7 @@ def test_written_file_round_trips(bodies: list[bytes], blobs: list[bytes]) -> No
     assert write_bundle(read) == content
 
 
-def test_every_entry_kind_round_trips_through_an_export() -> None:
+def test_every_entry_kind_is_exported_and_imported_unchanged() -> None:
     entries = [entry_of_line(line) for line in GOLDEN.read_bytes().splitlines()]
     stream = entries[0].stream
     own = tuple(entry for entry in entries if entry.stream == stream)

@@ -66,7 +66,7 @@ def test_generic_folder_names_are_not_redacted(folder: str) -> None:
     assert not paths.is_telling(folder)
 
 
-def test_longest_of_nested_folders_is_found() -> None:
+def test_longest_of_nested_folders_is_matched() -> None:
     shape = paths.folder_pattern(["/home/alice", "/home/alice/app"])
     assert shape is not None
     assert shape.findall("/home/alice/app/x /home/alice/y") == ["/home/alice/app", "/home/alice"]

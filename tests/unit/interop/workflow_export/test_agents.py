@@ -47,7 +47,7 @@ def stored(agent: Agent) -> dict[str, object]:
     return msgspec.json.decode(msgspec.json.encode(agent.snapshot()))
 
 
-def test_agent_with_every_setting_round_trips() -> None:
+def test_agent_with_every_setting_is_exported_and_read_back_unchanged() -> None:
     exported = agent_of(stored(WHOLE))
     assert exported.lost == ()
     assert set(exported.definition) <= set(AGENT_KEYS)

@@ -65,7 +65,7 @@ async def test_anthropic_gets_schema_only_for_models_that_support_it() -> None:
     assert "output_config" not in await body_sent(AnthropicMessages, "anthropic:claude-3-haiku")
 
 
-async def test_google_gets_no_schema_if_model_rejects_it_with_tools() -> None:
+async def test_google_gets_no_schema_if_the_model_rejects_a_schema_with_tools() -> None:
     model = "google:gemini-2.5-flash"
     body = await body_sent(GoogleGenerative, model)
     assert body["generationConfig"]["responseJsonSchema"]["required"] == ["city"]

@@ -53,7 +53,7 @@ def test_oldest_remembered_tool_rounds_are_dropped_first() -> None:
     assert [answer is not None for answer in known] == [False, True, True]
 
 
-def test_reasoning_from_text_tags_is_not_recalled() -> None:
+def test_reasoning_from_tags_in_the_text_is_not_recalled() -> None:
     rounds = RoundMemory()
     parts = [
         ThinkingPart("in the text", id="content"),

@@ -44,7 +44,7 @@ def test_base_role_is_the_instance_name_without_its_number() -> None:
     assert base_role("owner") == "owner"
 
 
-def test_edge_key_round_trips() -> None:
+def test_nodes_of_an_edge_are_read_back_from_its_key() -> None:
     assert ends_of(edge_key("a", "b")) == ("a", "b")
     with pytest.raises(ValueError, match="not an edge"):
         ends_of("a->b")

@@ -12,7 +12,7 @@ from tests.fakes.flow_log import FLOW, FlowLog, entry_of, graph
 LINE = graph("owner-intake>a", "a>end", **{"owner-intake": "owner", "end": "owner"})
 
 
-def test_new_flow_has_start_arguments() -> None:
+def test_new_flow_has_the_arguments_of_its_start() -> None:
     run = FlowLog(LINE).run
     assert (run.flow_id, run.status, run.project_namespace) == (FLOW, "running", "project")
     assert (run.record_name, run.state_version) == ("a flow", "11")

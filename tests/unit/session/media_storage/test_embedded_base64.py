@@ -93,7 +93,7 @@ def test_base64_in_a_result_is_replaced_by_handle() -> None:
 
 
 @given(st.binary(max_size=40), st.text("ABCD+/=", max_size=9), st.text(max_size=9))
-def test_stored_arguments_round_trip(content: bytes, tail: str, around: str) -> None:
+def test_stored_arguments_are_restored_unchanged(content: bytes, tail: str, around: str) -> None:
     text = f"{around}data:;base64,{base64.b64encode(content).decode()}{tail}{around}"
     args: dict[str, object] = {"a": text, "b": {"type": "base64", "data": tail}}
     part, contents = stored_args(args)

@@ -31,7 +31,7 @@ def test_query_phrases_are_counted_in_a_text(
     assert counts_in(text.split(), sought_in(query)) == counts
 
 
-def test_match_positions_point_to_first_words() -> None:
+def test_match_positions_point_to_the_first_word_of_each_match() -> None:
     phrase = Phrase(("a", "b"), is_prefix=True)
     terms = ["a", "b", "x", "a", "bc", "a"]
 

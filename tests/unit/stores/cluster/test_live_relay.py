@@ -147,7 +147,9 @@ async def test_live_events_without_a_watch_are_not_stored(worker: Process, other
     assert worker.table.calls == {"watched": 1}
 
 
-async def test_late_watch_gets_snapshot_then_events(worker: Process, other: Process) -> None:
+async def test_watch_begun_during_a_call_gets_snapshot_then_events(
+    worker: Process, other: Process
+) -> None:
     worker.show("He", "l")
     await rest()
     live = other.watch(of=None)
@@ -177,7 +179,7 @@ async def test_live_rows_are_deleted_after_the_call(
     await until(lambda: not wire.rows)
 
 
-async def test_late_watch_does_not_receive_an_ended_call(
+async def test_watch_begun_after_the_end_of_a_call_gets_nothing_of_that_call(
     worker: Process, other: Process, wire: LiveWire
 ) -> None:
     first = other.watch()

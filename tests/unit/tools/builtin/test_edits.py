@@ -56,7 +56,7 @@ async def test_failing_write_creates_no_directory(tmp_path: Path, path: str) -> 
     assert names_in(root) == []
 
 
-async def test_write_through_a_link_to_outside_is_refused(tmp_path: Path) -> None:
+async def test_write_through_a_link_that_leads_outside_is_refused(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside.txt"
     root.mkdir()
     outside.write_text("safe")

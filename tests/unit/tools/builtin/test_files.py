@@ -122,7 +122,9 @@ async def test_file_of_the_largest_allowed_size_is_read(tmp_path: Path) -> None:
     assert (await read(tmp_path, "f", offset=MAX_FILE_BYTES // 2)) == "a"
 
 
-async def test_path_leading_outside_is_rejected_with_reason(tmp_path: Path) -> None:
+async def test_path_leading_outside_the_working_directory_is_rejected_with_reason(
+    tmp_path: Path,
+) -> None:
     run = await run_read(tmp_path, "../x")
     assert (run.outcome, run.error_code) == ("refused", "tool_denied")
     assert run.output.text == "read_file: the path leads out of the working directory"

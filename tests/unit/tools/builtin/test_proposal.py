@@ -6,7 +6,7 @@ from perdure.tools.builtin.proposal import proposing
 from perdure.tools.decorator import tool
 
 
-def test_proposing_decorator_sets_the_action_of_a_tool() -> None:
+def test_decorator_proposing_sets_the_action_of_a_tool() -> None:
     @tool
     def send(to: str) -> str:
         """Send."""

@@ -85,7 +85,9 @@ def test_timeouts_are_positive_and_at_most_a_day(setting: str, seconds: float) -
         ({"url": "https://a.example/mcp", "working_dir": "x"}, "working_dir"),
     ],
 )
-def test_error_mentions_the_invalid_setting(settings: dict[str, Any], setting: str) -> None:
+def test_error_for_invalid_server_settings_mentions_the_setting(
+    settings: dict[str, Any], setting: str
+) -> None:
     with pytest.raises(ConfigError) as refused:
         McpServer(name="a", **settings)
     assert refused.value.argument == setting

@@ -23,7 +23,7 @@ def test_long_name_is_shortened_for_providers_and_stays_unique() -> None:
     assert len(first) == len(second) == SHOWN_NAME
 
 
-def test_name_too_long_for_the_protocol_is_skipped() -> None:
+def test_tool_whose_name_is_too_long_for_the_protocol_is_skipped() -> None:
     assert tool_name("mcp_a_", "t" * MAX_NAME) is None
     assert tool_name("mcp_a_", "") is None
 

@@ -195,7 +195,7 @@ def test_path_outside_the_root_folder_is_never_opened(root: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["..", "out-file", "/etc/passwd", "a/../..", "\0", "in/../../.."])
-def test_path_leading_outside_is_denied(root: Path, path: str) -> None:
+def test_path_leading_outside_the_root_is_denied(root: Path, path: str) -> None:
     with pytest.raises(ToolDenied), Jail(root, "tool").open_path(path):
         pass
 
@@ -324,7 +324,7 @@ def replaced_by_link(place: Path, target: Path) -> Callable[[], None]:
     return act
 
 
-def test_file_swapped_for_a_link_never_leads_outside(root: Path, outside: Path) -> None:
+def test_file_swapped_for_a_link_never_leads_outside_the_root(root: Path, outside: Path) -> None:
     place = root / "swapped.txt"
 
     def be_a_file() -> None:
@@ -343,7 +343,9 @@ def test_file_swapped_for_a_link_never_leads_outside(root: Path, outside: Path) 
     assert contents <= {b"inside", b"refused"}
 
 
-def test_directory_swapped_for_a_link_never_leads_outside(root: Path, outside: Path) -> None:
+def test_directory_swapped_for_a_link_never_leads_outside_the_root(
+    root: Path, outside: Path
+) -> None:
     (root / "dir").mkdir()
     (root / "dir" / "secret.txt").write_bytes(b"inside")
 

@@ -18,7 +18,7 @@ def test_every_suggested_command_exists() -> None:
                 assert list(shape_of(command_line(words)).at(words).words) == words
 
 
-def test_error_for_command_search_suggests_sessions_search() -> None:
+def test_error_for_unknown_command_search_suggests_sessions_search() -> None:
     hint = task_hint("No such command 'search'.", "")
     assert hint == "there is no command 'search': use `perdure sessions search`"
     hint = task_hint("No such command 'delete'. Did you mean 'list'?", "sessions")
@@ -39,7 +39,7 @@ def test_unrelated_error_suggests_no_command(message: str, group: str) -> None:
     assert task_hint(message, group) is None
 
 
-def test_error_for_command_archive_depends_on_the_group() -> None:
+def test_suggestion_for_unknown_command_archive_depends_on_the_group() -> None:
     hint = task_hint("No such command 'archive'. Did you mean 'search'?", "sessions", ["search"])
     assert hint is not None
     assert "use `perdure sessions end`, and list without the ended ones: `perdure sessions" in hint
@@ -47,7 +47,7 @@ def test_error_for_command_archive_depends_on_the_group() -> None:
     assert alone == "there is no command 'archive': use `perdure export --all`"
 
 
-def test_misspelled_word_search_suggests_the_search_command() -> None:
+def test_error_for_misspelled_command_search_suggests_sessions_search() -> None:
     commands = ("serve", "usage", "sessions")
     hint = task_hint("No such command 'serch'. Did you mean 'serve'?", "", commands)
     assert hint == "there is no command 'serch'; did you mean `perdure sessions search`?"

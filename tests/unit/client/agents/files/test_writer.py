@@ -62,7 +62,7 @@ agents = st.builds(
 @pytest.mark.full_only
 @given(agents)
 @settings(max_examples=25, deadline=None)
-def test_written_agent_file_round_trips_to_same_agent_and_bytes(agent: Agent) -> None:
+def test_agent_file_written_and_read_back_has_same_agent_and_bytes(agent: Agent) -> None:
     try:
         text = agent_text(agent)
     except ConfigError:  # an id of random letters sometimes looks like a key

@@ -68,7 +68,7 @@ workflow:
     assert graph.invariants == ("Never push.",)
 
 
-def test_all_faults_are_reported_at_once_with_lines() -> None:
+def test_all_faults_of_a_workflow_file_are_reported_with_lines() -> None:
     text = """workflow:
   summary: ""
   nodes:

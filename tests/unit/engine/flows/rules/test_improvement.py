@@ -77,7 +77,7 @@ def test_owner_reviews_after_all_other_roles_in_parallel_reviews() -> None:
     )
 
 
-def test_flow_of_owner_alone_is_reviewed_by_owner() -> None:
+def test_flow_whose_only_role_is_the_owner_is_reviewed_by_owner() -> None:
     alone = graph("owner-intake>end", **{"owner-intake": "owner", "end": "owner"})
     assert order_in_parallel(alone).roles == ("owner",)
     assert edges(order_by_graph(alone)) == set()

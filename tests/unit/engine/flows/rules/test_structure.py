@@ -118,7 +118,7 @@ def test_waiting_node_must_keep_its_role_or_edge() -> None:
     )
 
 
-def test_only_neighbours_can_hand_over_in_either_direction() -> None:
+def test_handoff_is_possible_only_between_neighbours_in_both_directions() -> None:
     assert edge_faults(GOOD, "a", "end") is None
     assert edge_faults(GOOD, "end", "a") is None
     assert edge_faults(GOOD, "owner-intake", "end") == (

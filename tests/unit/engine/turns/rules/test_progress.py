@@ -45,7 +45,7 @@ def test_follow_up_waits_until_the_model_would_stop() -> None:
 
 
 @pytest.mark.parametrize(("mode", "calls"), [("one-at-a-time", 3), ("all", 2)])
-def test_queued_messages_are_answered_singly_or_together(mode: QueueModes, calls: int) -> None:
+def test_queued_messages_are_answered_one_by_one_or_together(mode: QueueModes, calls: int) -> None:
     course = Course(msgspec.structs.replace(CONFIG, queue_mode=mode))
     course.others_append(queued(user("one")))
     course.others_append(queued(user("two")))

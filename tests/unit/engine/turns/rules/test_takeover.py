@@ -213,7 +213,7 @@ def judged_by(course: Course, decision: str) -> None:
     course.config = msgspec.structs.replace(course.config, judge=cast("Judge", judge))
 
 
-def test_forbidden_tool_is_not_repeated_even_on_request() -> None:
+def test_tool_that_is_now_forbidden_is_not_repeated_even_on_request() -> None:
     course = in_a_tool("ask")
     course.happens(inputs.Lost())
     asked = course.state.question

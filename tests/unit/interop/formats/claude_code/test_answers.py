@@ -3,7 +3,7 @@ from __future__ import annotations
 from perdure.interop.formats.claude_code.answers import Answers
 
 
-def test_answer_extends_to_the_newest_block() -> None:
+def test_answer_ends_at_its_newest_block() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_block(2, 1, "m", ["b"])
@@ -58,7 +58,7 @@ def test_blocks_without_id_are_separate_answers() -> None:
     assert answers.end_at(1) == 1
 
 
-def test_answer_extends_to_the_replacement_of_a_result() -> None:
+def test_answer_ends_at_the_replacement_of_its_result() -> None:
     answers = Answers()
     answers.add_block(1, 0, "m", ["a"])
     answers.add_results(2, 1, ["a"])

@@ -46,7 +46,7 @@ def answer(message: Fields, **record: object) -> Message:
     return assistant_of(record, message, parts)
 
 
-def test_text_and_list_of_blocks_are_equivalent() -> None:
+def test_content_as_text_equals_content_as_list_of_blocks() -> None:
     assert content_of({"content": "hi"}, Media()) == (TextPart("hi"),)
     assert parts_of({"type": "text", "text": "hi"}, "bare") == (TextPart("hi"), TextPart("bare"))
 

@@ -191,7 +191,7 @@ def test_imported_compaction_is_part_of_the_branch() -> None:
     assert parsed.items[position_of(parsed, "u4")].parent == position_of(parsed, "c2")
 
 
-def test_summary_message_alone_becomes_a_compaction() -> None:
+def test_summary_message_without_a_boundary_becomes_a_compaction() -> None:
     parsed = parse(
         file_of(said("a", None), answered("b", "a"), said("c", None, isCompactSummary=True))
     )

@@ -124,6 +124,6 @@ def test_script_of_the_page_cannot_close_its_script_element() -> None:
     assert re.search(r"</?script|sourceMappingURL", script, re.IGNORECASE) is None
 
 
-def test_same_session_gives_the_same_page() -> None:
+def test_session_exported_twice_gives_the_same_page() -> None:
     assert written("x") == written("x")
     assert Elements(written("a <b> & c").decode()).texts["title"] == ["a <b> & c"]

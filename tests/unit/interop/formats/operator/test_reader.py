@@ -85,7 +85,7 @@ async def test_context_of_the_documented_sample_ends_at_the_leaf() -> None:
     assert [each.message.text for each in context.messages] == expected
 
 
-async def test_documented_sample_round_trips() -> None:
+async def test_documented_sample_is_exported_with_its_original_bytes() -> None:
     store = empty_store()
     report = await imported(store, operator_file("sample.jsonl"))
     exported = await export_session(store, report.session, "operator")

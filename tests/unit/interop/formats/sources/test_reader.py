@@ -62,7 +62,7 @@ def test_file_in_reverse_order_is_read_in_pieces() -> None:
     assert len([stretch for stretch in stretches if stretch.items]) > 5
 
 
-def test_first_piece_contains_everything_imported_before() -> None:
+def test_first_piece_contains_everything_that_was_imported_before() -> None:
     content = claude_file("tools.jsonl")
     make = READERS["claude-code"]
     source = read_source(Held(content), "claude-code", make, bounds=PIECES)

@@ -37,7 +37,7 @@ def test_frequent_words_have_shorter_sorted_codes() -> None:
 
 
 @pytest.mark.parametrize("first", [0, 191, 192, 12_479, 12_480, 798_911, 798_912, MOST_WORDS - 3])
-def test_word_numbers_round_trip_through_their_codes(first: int) -> None:
+def test_word_numbers_are_restored_from_their_codes(first: int) -> None:
     codes = [code_of(number) for number in range(first, first + 3)]
 
     assert [number_of(code) for code in codes] == list(range(first, first + 3))

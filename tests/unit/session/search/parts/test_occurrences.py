@@ -23,7 +23,7 @@ TEXTS = st.lists(st.tuples(WORDS, st.integers(0, 2), st.integers(0, 2**40)), max
 
 
 @given(TEXTS)
-def test_packed_frequencies_and_places_round_trip(
+def test_packed_frequencies_and_places_are_unpacked_unchanged(
     said: list[tuple[list[str], int, int]],
 ) -> None:
     texts = [

@@ -15,7 +15,7 @@ CHANCE = random.Random(5)
 
 
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 64, 300])
-def test_packed_posting_numbers_round_trip(size: int) -> None:
+def test_packed_posting_numbers_are_unpacked_unchanged(size: int) -> None:
     for count in range(0, size + 1, max(size // 9, 1)):
         expected = sorted(CHANCE.sample(range(size), count))
 
