@@ -84,8 +84,8 @@ def build_context(
     provider. With `history` "text_only", only the questions and the answers of completed turns
     remain; the current turn keeps its tool calls. With a budget, whole exchanges are omitted,
     oldest first, until the remaining ones fit. The compaction's summary, pinned entries and the
-    newest exchange always remain. `max_messages` also omits whole exchanges; the summary and pinned
-    messages do not count.
+    newest exchange always remain. If more than `max_messages` messages remain, not counting the
+    summary and pinned messages, whole exchanges are omitted as well.
     Units: `budget_tokens` is in tokens, as estimated with `scale`.
     """
     assert not window.earlier  # `window_end` handles windows read with a limit
@@ -259,9 +259,9 @@ def _factor(
     """Return the factor that corrects the estimates of the newest messages that fit the budget.
 
     If all messages fit according to their estimates, the factor corrects their sum to the newest
-    reported usage. Otherwise, the true size of the messages between two answers is the difference
-    of the usages that were reported with these answers. Messages that are too old to be sent do not
-    influence the factor.
+    reported usage. If not all messages fit, the factor uses the difference between the reported
+    usages of two answers as the true size of the messages between them. Messages that are too old
+    to be sent do not influence the factor.
     """
     room, more, later, between = budget_tokens, 0, 0, 0
     for at in range(len(messages) - 1, -1, -1):

@@ -191,8 +191,8 @@ def _messages(shown: Sequence[Shown]) -> tuple[Message, ...]:
 class LeftContext(ShortRepr, frozen=True):
     """What a compaction removed from the context.
 
-    Shape: `entries` are the removed entries from root to leaf. `roles` counts the messages of these
-    entries by role; `tool_calls` counts the tool calls in these messages. `pinned` are the entries
+    Shape: `entries` are the removed entries from root to leaf. `roles` counts the removed messages
+    by role; `tool_calls` counts the tool calls in the removed messages. `pinned` are the entries
     that remain because they are pinned.
     Units: `tokens_before` and `tokens_after` are the size of the whole context, as the compaction
     stores it.

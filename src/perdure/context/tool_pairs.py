@@ -113,7 +113,7 @@ class Calls(msgspec.Struct, frozen=True):
     repeats: Mapping[str, int] = {}
 
     def and_then(self, later: Calls) -> Calls:
-        """Return these calls together with the calls `later`, which were paired after these."""
+        """Return the calls of `self` together with the calls `later`, which were paired later."""
         return Calls(
             answered=self.answered.but_for(later.owed).and_also(later.answered),
             owed=frozenset(id for id in self.owed if id not in later.answered) | later.owed,

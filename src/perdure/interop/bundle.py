@@ -1,9 +1,9 @@
 """Read a session from a store as a self-contained bundle. The session can be a fork.
 
-A fork shares entries with its origin. The bundle of a fork contains copies of these entries: first
-the shared entries in the order of the origin's log, then the entries of the fork's log. All entries
-and references of the bundle are renumbered. If a fork shares only one path, its bundle contains
-only that path and its labels, without the stored copy of the imported file.
+A fork shares entries with its origin. The bundle of a fork contains copies of the shared entries,
+in the order of the origin's log, followed by the entries of the fork's log. All entries and
+references of the bundle are renumbered. If a fork shares only one path, its bundle contains only
+that path and its labels, without the stored copy of the imported file.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def sessions_in(
     """Return the sessions in `content`, or the error of each unreadable session. This call blocks.
 
     Shape: the result is None if `content` is itself the file of one session.
-    Raises: FormatError if no session can be read. The generator can raise this error only when its
-    first session is requested.
+    Raises: FormatError if no session can be read. The call itself might not raise the FormatError;
+    the generator then raises it when its first session is requested.
     """
     start = content.read(0, _BEGINNING_BYTES)
     if start.startswith(MAGIC):

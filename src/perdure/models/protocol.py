@@ -98,7 +98,7 @@ class StreamEnd(msgspec.Struct, frozen=True):
 class UsageUpdate(msgspec.Struct, frozen=True):
     """The provider's token count so far; a later count replaces it. An update contains no text.
 
-    With these updates, the usage is known even if the answer is interrupted.
+    With a `UsageUpdate`, the usage is known even if the answer is interrupted.
     """
 
     usage: Usage

@@ -99,8 +99,7 @@ class ModelRouter:
         """Create the clients that serve `models`.
 
         The clients are created in a thread, because loading a library takes seconds. If a provider
-        is not set up, this call raises no error. Each model call that needs the provider then fails
-        with this error.
+        is not set up, `load` raises no error, but each model call that needs the provider fails.
         """
         for model in models:
             if model not in self._prepared:

@@ -192,7 +192,7 @@ def _scrubbed(run: ToolRun, call: ToolCall) -> ToolRun:
 def _branded(run: ToolRun, spec: ToolSpec) -> ToolRun:
     """Return `run`, with the line `FROM_OUTSIDE` above its output if outsiders wrote the output.
 
-    Errors that perdure itself wrote do not get this line.
+    An error that perdure itself wrote does not get the line `FROM_OUTSIDE`.
     """
     is_theirs = run.outcome == "ok" or run.error_code == ToolError.code
     if not spec.is_outside or not is_theirs:

@@ -134,7 +134,7 @@ def sizes_of(messages: Sequence[ContextMessage]) -> tuple[float, ...]:
 
 
 def scaled_sum(sizes: Iterable[float], scale: float) -> int:
-    """Return the sum of the estimates for these `sizes`."""
+    """Return the sum of `sizes`, each multiplied by `scale` and rounded up."""
     return sum(math.ceil(size * scale) for size in sizes)
 
 

@@ -78,8 +78,9 @@ class FlowFolder(msgspec.Struct, frozen=True):
 class Readable(msgspec.Struct, frozen=True):
     """The folders that an import is allowed to read.
 
-    Paths in a flow's files do not add to these folders. `given` is the folder that the user named;
-    it contains the flow's folder. `workspace` is the flow's workspace, if the user named it.
+    A path in a flow's files never makes another folder readable. `given` is the folder that the
+    user named; it contains the flow's folder. `workspace` is the flow's workspace, if the user
+    named it.
     """
 
     given: Path

@@ -19,7 +19,7 @@ def detect_format(content: Content) -> Format | None:
     """Return the format of the session in `content`; None if no line identifies a format.
 
     In the files of several programs, messages without an envelope are mixed with the program's own
-    records. In such a file, the program's own records determine the format.
+    records. In a file with both, the program's own records determine the format.
     """
     start = content.read(0, _BEGINNING_BYTES)
     for name, format in FORMATS.items():

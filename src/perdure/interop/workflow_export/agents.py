@@ -173,7 +173,7 @@ def _group(snapshot: Mapping[str, object], names: tuple[str, ...], key: str) -> 
 def _model(named: object) -> tuple[str, str]:
     """Split the model name `named` into provider and model; both can be empty.
 
-    The provider gets the name that it has in documents. It is empty if `named` has no colon.
+    The provider gets the name that it has in documents, and is empty if `named` has no colon.
     """
     provider, colon, model = str(named or "").partition(":")
     if not colon:

@@ -1,9 +1,9 @@
 """A client for Google's Gemini API (``generateContent``).
 
 The module is imported at first use, because its SDK takes two seconds to load. The parts of an
-answer contain thought signatures. If a later request of the same turn contains these parts, it must
-also contain their signatures. If the signatures are no longer in memory, the library sends a
-placeholder that Google documents.
+answer contain thought signatures. If a later request of the same turn contains parts of an answer,
+it must also contain the thought signatures of these parts. If the signatures are no longer in
+memory, the library sends a placeholder that Google documents.
 """
 
 from __future__ import annotations

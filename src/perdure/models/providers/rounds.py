@@ -1,9 +1,9 @@
 """Store answers with tool calls unchanged in memory while their turn might continue.
 
 Providers sign or encrypt the reasoning before a tool call. A provider requires that the request
-with the tool's result repeats this reasoning unchanged. The signatures are only in this memory,
-because the log stores none (``docs/log-format.md``). After a restart, the next request therefore
-contains no reasoning.
+with the tool's result repeats the reasoning before the call unchanged. The signatures of reasoning
+are only in memory, because the log stores none (``docs/log-format.md``). After a restart, the next
+request therefore contains no reasoning.
 """
 
 from __future__ import annotations

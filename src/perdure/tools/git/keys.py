@@ -6,8 +6,8 @@ returns the value that disables the key. For a key that is neither allowed nor o
 asks a person. The functions of this module are pure.
 
 perdure runs the git commands status, log, diff, add, commit and ls-files.
-Source: ``git help -c`` of git 2.39. If later versions add keys to sections that these commands
-read, the new keys need approval.
+Source: ``git help -c`` of git 2.39. If later versions of git add keys to sections that one of the
+commands reads, the new keys need approval.
 """
 
 from __future__ import annotations

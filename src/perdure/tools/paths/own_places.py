@@ -1,7 +1,8 @@
 """Find the files of perdure and of the programs from which it imports, to close them to tools.
 
-The rules on file names in `floors` already close the usual places of these files. Environment
-variables and settings can move the files to other places; this module closes these places as well.
+The rules on file names in `floors` already close the usual places of the files of these programs.
+Environment variables and settings can move a program's files to other places, which this module
+closes as well.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def _is_dots(name: str) -> bool:
 def checked_path(path: str) -> str:
     """Return `path` if it is a valid path of this file system.
 
-    Raises: Escape if `path` is not valid in this file system. Raises OSError if it is too long.
+    Raises: Escape if `path` is not valid in this file system. Raises OSError if `path` is too long.
     """
     if "\0" in path or path.encode(errors="replace") != path.encode(errors="surrogatepass"):
         raise Escape("holds characters that no path has")

@@ -1,9 +1,9 @@
 """Write a transcript as one HTML file that loads no other file: it embeds script, style and data.
 
-The page contains the transcript only as data, in JSON without a single ``<``. The page shows this
-data as text nodes, or as Markdown that a sanitizer cleaned. A content security policy in the page
-forbids every script, style, image, frame, form and connection that is not part of the page. Only
-this sanitizer of Markdown is allowed to convert strings to markup.
+The page contains the transcript only as data, in JSON without a single ``<``. The page shows the
+data of the transcript as text nodes, or as Markdown that a sanitizer cleaned. A content security
+policy in the page forbids every script, style, image, frame, form and connection that is not part
+of the page. Only the sanitizer of Markdown is allowed to convert strings to markup.
 """
 
 from __future__ import annotations
