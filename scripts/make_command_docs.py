@@ -67,6 +67,11 @@ def anchor(command: Command) -> str:
     return "-".join(command.words)
 
 
+def _common_line(names: Sequence[str]) -> str:
+    word = "option" if len(names) == 1 else "options"
+    return f"This command also accepts the common {word} {', '.join(names)}."
+
+
 # Markdown ---------------------------------------------------------------------------------------
 
 
@@ -81,7 +86,10 @@ def _markdown(program: Command) -> Iterator[str]:
     yield ""
     for paragraph in (program.summary, *program.description):
         yield from (paragraph, "")
-    yield "[As one HTML page](commands.html); [how to go about it](guides/command-line.md)."
+    yield (
+        "[One HTML page](commands.html) has the same content. "
+        "[The guide](guides/command-line.md) shows how to use the commands."
+    )
     yield ""
     yield from ("| Command | |", "|---|---|")
     for command in commands_of(program):
@@ -122,8 +130,8 @@ def _section(command: Command) -> Iterator[str]:
         yield from _table(rows)
         yield ""
     if command.common:
-        names = ", ".join(f"`{each.spellings[0]}`" for each in command.common)
-        yield f"This command also accepts the common options {names}."
+        names = [f"`{each.spellings[0]}`" for each in command.common]
+        yield _common_line(names)
         yield ""
     if command.exits:
         told = "; ".join(f"{code}: {meaning}" for code, meaning in command.exits)
@@ -228,8 +236,8 @@ def _article(command: Command) -> Iterator[str]:
         yield "</dl>"
     yield from _parameters((*command.arguments, *command.options))
     if command.common:
-        names = ", ".join(f"<code>{escape(each.spellings[0])}</code>" for each in command.common)
-        yield f'<p class="common">This command also accepts the common options {names}.</p>'
+        names = [f"<code>{escape(each.spellings[0])}</code>" for each in command.common]
+        yield f'<p class="common">{_common_line(names)}</p>'
     if command.exits:
         yield "<h4>Exit codes</h4>"
         yield from _definitions([(str(code), meaning) for code, meaning in command.exits])

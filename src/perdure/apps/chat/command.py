@@ -83,7 +83,7 @@ PromptOption = Annotated[
         "--prompt",
         metavar="TEXT",
         callback=only_text,
-        help="Send this message and the text piped in, print the answer, and exit.",
+        help="Send this message and the text from stdin, print the answer, and exit.",
     ),
 ]
 SessionOption = Annotated[
@@ -103,7 +103,7 @@ FolderOption = Annotated[
     typer.Option(
         metavar="DIR",
         parser=stored_path,
-        help="The folder in which the agent works; an existing session moves there.",
+        help="The folder in which the agent works; an existing session moves to this folder.",
     ),
 ]
 VariablesOption = Annotated[
@@ -120,7 +120,8 @@ DisplayOption = Annotated[
     Literal["auto", "screen", "inline", "lines"] | None,
     typer.Option(
         "--display",
-        help="Use the whole screen, the lines below the prompt, or plain lines.",
+        help="How the chat is displayed: on the whole screen, in the lines below the prompt, or "
+        "as plain lines.",
         show_choices=True,
     ),
 ]
@@ -169,7 +170,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
     Messages are logged before they are processed. The model comes from -m, $PERDURE_MODEL, or
     chat.model of your settings; scripted:echo works offline. An interrupted turn is resumed first.
     --json prints one event per line; a new session begins with session:started. @FILE attaches a
-    file. Facts from `perdure memory remember` are recalled. --allow-command allows a command.
+    file. Facts that `perdure memory remember` stored are recalled.
 
     In a terminal the chat fills the screen if textual is installed (perdure[tui]); F1 shows its
     keys. --display inline or lines suits a screen reader.
@@ -427,8 +428,8 @@ AgentOption = Annotated[
     typer.Option(
         "--agent",
         metavar="AGENT",
-        help="The agent: its file or its id (`perdure agents list`). With --session: the session's "
-        "own agent, whose limits are read again.",
+        help="The agent: its file or its id (`perdure agents list`). With --session: the agent of "
+        "the session; the command reads the limits in the agent's file again.",
     ),
 ]
 

@@ -45,7 +45,7 @@ async def list_grants(
 
     A grant allows one tool to repeat exactly one action: to write the same content to the same
     file, to run the same command with unchanged scripts, or to send the same request. A grant is
-    valid in one session only. Use the id of a grant with `perdure grants revoke`.
+    valid in one session only. `perdure grants revoke` accepts the id of a grant.
 
     Examples:
         perdure grants list
@@ -127,7 +127,9 @@ async def revoke(
     session: Annotated[
         str,
         typer.Argument(
-            metavar="ID", help="The session; without GRANT, the id of a grant in any session."
+            metavar="ID",
+            help="The session of the grant; if you do not give GRANT: the id of a grant in any "
+            "session.",
         ),
     ],
     grant: Annotated[

@@ -34,7 +34,7 @@ async def resume(
     ] = None,
     *,
     is_all: Annotated[
-        bool, typer.Option("--all", help="Every session with an interrupted turn.")
+        bool, typer.Option("--all", help="Resume every session with an interrupted turn.")
     ] = False,
     scenario: ScenarioOption = None,
     common: CommonOptions,

@@ -55,29 +55,32 @@ async def continue_in(
     folder: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="The folder of the program's sessions; default: where it looks."
+            metavar="FOLDER",
+            help="The folder of the program's sessions; default: the folder in which the program "
+            "looks for sessions.",
         ),
     ] = None,
     common: CommonOptions,
 ) -> None:
-    """Write a session where another program resumes it; print the command for it.
+    """Write a session where another program can resume it, and print the command that resumes it.
 
     The program gets the conversation as the next request would contain it: compactions are applied;
     reasoning and other branches are not exported (stderr counts them). perdure's session does not
     change. `perdure import` brings back the messages that you add in the other program. Messages
     from pi and Operator are added to this session; messages from the other programs become a new
-    session. `perdure usage` counts the shared messages once. If the program wrote the session and
-    nothing was added in perdure, no file is written, and the command resumes the original.
+    session. `perdure usage` counts messages that are in both sessions once. If the program wrote
+    the session and nothing was added in perdure, no file is written, and the printed command
+    resumes the original session.
 
     Examples:
         perdure continue-in 01jd codex
         perdure continue-in 01jd claude-code --leaf 12  # from an earlier entry
 
     Exit codes:
-        0  the file is there; warnings name what the command still needs, such as a missing folder
+        0  the file exists; warnings list what the printed command needs, such as a folder
         2  the session has no messages
         3  session or entry not found
-        4  another file is in its place
+        4  another file has the path of the new file
     """
     async with common.opened_session(session) as (opened, handle):
         at = None if leaf is None else await handle.find(leaf)

@@ -129,7 +129,7 @@ PathsArgument = Annotated[
     typer.Argument(
         metavar="PATH",
         parser=named_path,
-        help="Files, or folders of them; default: the histories of known programs.",
+        help="Session files or their folders; default: the histories of known programs.",
     ),
 ]
 FormatOption = Annotated[
@@ -144,14 +144,12 @@ SubjectOption = Annotated[
     typer.Option(
         metavar="NAME",
         callback=only_subject,
-        help="The subject of new sessions; see `sessions erase`.",
+        help="The person or thing that new sessions are about; see `sessions erase --subject`.",
     ),
 ]
 AgainOption = Annotated[
     bool,
-    typer.Option(
-        "--again", help="Import erased sessions again: sessions with new ids, flows with their own."
-    ),
+    typer.Option("--again", help="Import erased sessions (new ids) and flows (old ids) again."),
 ]
 DryRunOption = Annotated[
     bool,
@@ -160,7 +158,7 @@ DryRunOption = Annotated[
 WorkspaceOption = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR", parser=named_path, help="The workspace of the flows, if it is not in PATH."
+        metavar="DIR", parser=named_path, help="The workspace of the flows, if outside PATH."
     ),
 ]
 
@@ -178,16 +176,16 @@ async def import_sessions(
 ) -> int:
     """Import recorded sessions.
 
-    --format lists the supported programs. Without PATH, imports the histories of these programs
-    found on this machine, and Aider's history in this folder. Importing a file again adds only new
-    entries. Erased sessions are not imported again.
+    The list of formats below names the supported programs. Without PATH, the command imports the
+    histories of these programs on this machine, and Aider's history in this folder. Importing a
+    file again adds only new entries. Erased sessions are not imported again.
 
     All lines of a session file are stored, also those that perdure cannot interpret. Files of a
     folder that are not sessions are skipped and counted. If a session cannot be imported, the
-    import continues with the other sessions, and the exit code is 1. For a single file, the exit
-    code is that of its error: 2 if the file is not a session. --json prints one object per session.
-    --watch prints a line per change; a session with a running turn is imported after the turn. The
-    counts of --dry-run include entries that the store already has.
+    import continues with the other sessions, and the exit code is 1. If PATH is a single file that
+    cannot be imported, its error decides the exit code: 2 if the file is not a session. --json
+    prints one object per session. --watch prints a line per change; a session with a running turn
+    is imported after the turn. The counts of --dry-run include entries that the store already has.
 
     Examples:
         perdure import                             # what known programs left on this machine

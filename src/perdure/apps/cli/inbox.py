@@ -41,7 +41,7 @@ _TEXT_CELLS = 200
 _RESUME = "If no process runs the turn, `perdure sessions resume {}` continues it."
 
 QuestionArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="The question: its id or the beginning of it.")
+    str, typer.Argument(metavar="ID", help="The question: its id, or the beginning of its id.")
 ]
 
 inbox = typer.Typer(invoke_without_command=True)
@@ -87,7 +87,7 @@ def _is_typed(context: typer.Context, name: str) -> bool:
 async def list_questions(*, common: CommonOptions) -> None:
     """List the open questions, oldest first.
 
-    Prints the age of each question, its text, its session, and the commands that show it in full
+    Prints each question with its age, its session, and the commands that show the question in full
     and answer it. The last line counts the interrupted turns (`perdure sessions list
     --interrupted`).
 
@@ -137,7 +137,7 @@ async def answer(
         typer.Argument(
             metavar="ANSWER",
             callback=only_text,
-            help="One of the choices; if there are none, your text.",
+            help="One of the choices of the question; if the question has no choices, your text.",
         ),
     ],
     *,
@@ -155,10 +155,10 @@ async def answer(
 ) -> None:
     """Answer a question.
 
-    Only the first answer is valid. The turn or flow continues when it is resumed, on any machine.
-    If a role of a flow asks to run a tool, the answers are allow, allow-flow (which is valid for
-    the rest of the flow) and deny. If a question has no choices, the answer is your text. To deny
-    the only open question of a session, its number can be left out.
+    Only the first answer to a question is valid. The turn or flow continues when it is resumed, on
+    any machine. If a role of a flow asks to run a tool, the answers are allow, allow-flow (which is
+    valid for the rest of the flow) and deny. If a question has no choices, the answer is your text.
+    If a session has only one open question, you can deny the question without its number.
 
     Examples:
         perdure inbox answer 01jd/17 allow
@@ -167,7 +167,7 @@ async def answer(
 
     Exit codes:
         3  no open question has that id
-        4  conflict: already answered, withdrawn, expired, or its turn ended
+        4  conflict: the question was answered, was withdrawn or has expired, or its turn has ended
     """
     async with common.existing_store() as opened:
         id = await resolve_question(opened, question, choice)

@@ -79,7 +79,7 @@ async def set_retention(
     max_bytes: BytesOption = None,
     common: CommonOptions,
 ) -> None:
-    """Set the retention policy. Limits that you do not name stay the same. Deletes nothing yet.
+    """Set the retention policy. Limits that you do not name stay the same. Deletes no session.
 
     Examples:
         perdure store retention set --max-idle 90d --max-bytes 5GB
@@ -102,15 +102,16 @@ async def apply_retention(
     is_dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Only list the sessions that would be deleted or kept, with reasons."
+            "--dry-run",
+            help="List the sessions that would be deleted or kept, with reasons; delete nothing.",
         ),
     ] = False,
     common: CommonOptions,
 ) -> None:
     """Delete the sessions that the retention policy selects, and free their space.
 
-    Other processes can write during the deletion. Sessions whose entries a fork shares, and
-    sessions with an open turn or question, are not deleted.
+    Other processes can write during the deletion. A session that shares entries with a fork, or has
+    an open turn or question, is not deleted.
 
     Examples:
         perdure store retention apply

@@ -143,8 +143,8 @@ def set_key(
 ) -> None:
     """Store the key of a provider in the keyring of the system, or with --file in a file.
 
-    The key is typed without being shown, or read from standard input. The key is never an argument,
-    because other users of the machine could see arguments.
+    The key is read from the terminal without being shown, or from stdin. The key is never an
+    argument, because other users of the machine could see arguments.
 
     Examples:
         perdure models set-key anthropic

@@ -104,7 +104,7 @@ SinceOption = Annotated[
         parser=typed_moment,
         callback=_ordered,
         metavar="TIME",
-        help="Not before this local date or time: 2026-11-21T09:30, yesterday, 7d.",
+        help="Only what happened since this local date or time: 2026-11-21T09:30, yesterday, 7d.",
     ),
 ]
 UntilOption = Annotated[
@@ -113,6 +113,6 @@ UntilOption = Annotated[
         parser=typed_moment,
         callback=_ordered,
         metavar="TIME",
-        help="Before this local date or time.",
+        help="Only what happened before this local date or time.",
     ),
 ]

@@ -118,7 +118,8 @@ NamespaceOption = Annotated[
         envvar="PERDURE_NAMESPACE",
         callback=namespace_of,
         show_default="the project's, else default",
-        help="The namespace of the store to use; `perdure init` gives each project its own.",
+        help="The namespace of the store to use; `perdure init` gives each project its own "
+        "namespace.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -142,7 +143,8 @@ SourceFilter = Annotated[
     str | None,
     typer.Option(
         metavar="PROGRAM",
-        help="Only imports of this program, such as claude-code; perdure: its own sessions.",
+        help="Only sessions imported from this program, such as claude-code; perdure: only "
+        "sessions that were not imported.",
     ),
 ]
 ScenarioOption = Annotated[
@@ -163,15 +165,15 @@ WithoutServersOption = Annotated[
     typer.Option(
         "--without-mcp",
         metavar="NAME",
-        help="Do without this MCP server and its tools. A session that starts without it never "
-        "gets its tools.",
+        help="Leave out this MCP server and its tools. A session that starts without the server "
+        "never gets the server's tools.",
     ),
 ]
 EntryArgument = Annotated[
     str,
     typer.Argument(
         metavar="ENTRY",
-        help="The entry: its number, its id or the beginning of it, its label, or a foreign id.",
+        help="The entry: number, id, beginning of the id, label, or foreign id.",
     ),
 ]
 
@@ -224,7 +226,10 @@ def require_folder(path: Path, wanted: str) -> None:
 
 
 YesOption = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; this cannot be undone.")
+    bool,
+    typer.Option(
+        "--yes", "-y", help="Delete without asking for confirmation; a deletion cannot be undone."
+    ),
 ]
 
 

@@ -115,7 +115,12 @@ async def usage(
     *,
     filters: UsageFilters,
     is_line: Annotated[
-        bool, typer.Option("--line", help="Print one short line, for a prompt; today's by default.")
+        bool,
+        typer.Option(
+            "--line",
+            help="Print the usage in one short line, for a shell prompt; default: the usage of "
+            "today.",
+        ),
     ] = False,
     common: CommonOptions,
 ) -> None:
@@ -323,9 +328,15 @@ _ROWS = 60
 
 async def activity(
     *,
-    is_hourly: Annotated[bool, typer.Option("--hours", help="By hour instead of by day.")] = False,
+    is_hourly: Annotated[
+        bool, typer.Option("--hours", help="Count by hour instead of by day.")
+    ] = False,
     is_map: Annotated[
-        bool, typer.Option("--map", help="A heat map: a column a week, the newest on the right.")
+        bool,
+        typer.Option(
+            "--map",
+            help="Print a heat map with one column for each week, the newest week on the right.",
+        ),
     ] = False,
     cwd: FolderFilter = None,
     since: SinceOption = None,
@@ -390,10 +401,14 @@ async def edits(
     ] = None,
     cwd: FolderFilter = None,
     sort: Annotated[
-        EditOrder, typer.Option(help="The order: the newest change, or most edits, first.")
+        EditOrder,
+        typer.Option(
+            help="Sort the files by the time of their newest change (time) or by their number of "
+            "edits (count)."
+        ),
     ] = "time",
     last: Annotated[
-        int, typer.Option(min=1, max=MOST, metavar="N", help="At most the first N files.")
+        int, typer.Option(min=1, max=MOST, metavar="N", help="List at most the first N files.")
     ] = 50,
     common: CommonOptions,
 ) -> None:

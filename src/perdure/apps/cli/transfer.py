@@ -77,24 +77,34 @@ class ExportOptions(msgspec.Struct, frozen=True):
     """The arguments of ``perdure export``; the last five select sessions for an archive."""
 
     session: Annotated[
-        str | None, typer.Argument(metavar="ID", help="The session; or select many, see --all.")
+        str | None,
+        typer.Argument(
+            metavar="ID",
+            help="The session; --all, --query, --cwd, --source and --with-forks select several "
+            "sessions instead.",
+        ),
     ] = None
     format: Annotated[
         ExportFormat | None,
-        typer.Option(help="The format; default: by the ending of FILE, otherwise perdure."),
+        typer.Option(
+            help="The format; default: the format that the ending of FILE selects, or perdure."
+        ),
     ] = None
     leaf: LeafOption = None
     has_all_branches: Annotated[
         bool,
         typer.Option(
             "--all-branches",
-            help="Every branch, also in Markdown; with --leaf, ENTRY is the current entry.",
+            help="Export every branch, also in Markdown; with --leaf, ENTRY is the current entry "
+            "of the export.",
         ),
     ] = False
     redact: Annotated[
         str | None,
         typer.Option(
-            metavar="SORTS", callback=_with_list, help="Replace secrets, paths, or secrets,paths."
+            metavar="SORTS",
+            callback=_with_list,
+            help="What to replace by placeholders: secrets, paths, or secrets,paths.",
         ),
     ] = None
     output: Annotated[
@@ -109,25 +119,31 @@ class ExportOptions(msgspec.Struct, frozen=True):
         typer.Option(help="The dialect of a workflow: perdure (default) or relavium."),
     ] = None
     has_no_tools: Annotated[
-        bool, typer.Option("--no-tools", help="Markdown without tool calls and their results.")
+        bool, typer.Option("--no-tools", help="Leave tool calls and their results out of Markdown.")
     ] = False
     has_no_instructions: Annotated[
-        bool, typer.Option("--no-instructions", help="Markdown without the agent's instructions.")
+        bool,
+        typer.Option("--no-instructions", help="Leave the agent's instructions out of Markdown."),
     ] = False
     is_all: Annotated[
         bool,
         typer.Option(
-            "--all", help="Every session: an archive of HTML pages, or of files of --format."
+            "--all",
+            help="Export every session, as an archive of HTML pages or of files in the format of "
+            "--format.",
         ),
     ] = False
     query: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="An archive of the sessions whose title contains this."),
+        typer.Option(
+            metavar="TEXT", help="Export an archive of the sessions whose title contains this text."
+        ),
     ] = None
     cwd: FolderFilter = None
     source: SourceFilter = None
     with_forks: Annotated[
-        str | None, typer.Option(metavar="ID", help="An archive of a session and its forks.")
+        str | None,
+        typer.Option(metavar="ID", help="Export an archive of this session and its forks."),
     ] = None
 
     @property
@@ -204,9 +220,10 @@ class ExportOptions(msgspec.Struct, frozen=True):
 async def export(*, asked: ExportOptions, common: CommonOptions) -> None:
     """Export a session for perdure, pi or Operator, or as Markdown, HTML or a workflow.
 
-    An unchanged import from pi or Operator is exported byte for byte. Data that the format cannot
-    contain, and what --redact replaced, is listed on stderr, or with --json on stdout. A workflow
-    has one branch. `perdure export ID --format workflow -o .` names the file after the session.
+    An unchanged import from pi or Operator is exported byte for byte. The data that the format
+    cannot contain and the texts that --redact replaced are listed on stderr; with --json on stdout.
+    A workflow contains one branch. `perdure export ID --format workflow -o .` names the file after
+    the session.
 
     With --all, --query, --cwd, --source or --with-forks the output is a new folder: an HTML page
     for each session, and an index.html that lists and searches them. If you add --format markdown

@@ -15,30 +15,49 @@ from perdure.stores.cluster.limits import KINDS, Limit
 
 MOST = 1_000_000
 
+WaitingOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MOST,
+        metavar="N",
+        help="Maximum number of turns of a namespace that wait for workers.",
+    ),
+]
+
+RateOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MOST,
+        metavar="N",
+        help="Maximum number of requests to models per minute.",
+    ),
+]
+
+TurnsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=MOST,
+        metavar="N",
+        help="Maximum number of simultaneous turns; with 0, no turn begins.",
+    ),
+]
+
 
 async def limit(
     subject: Annotated[
         str,
         typer.Argument(
             metavar="SUBJECT",
-            help="One of namespace:NAME, model:PROVIDER:NAME, provider:NAME.",
+            help="The object of the limit: namespace:NAME, model:PROVIDER:NAME or provider:NAME.",
         ),
     ],
     *,
-    turns: Annotated[
-        int | None,
-        typer.Option(min=0, max=MOST, metavar="N", help="Turns at once; 0 lets none begin."),
-    ] = None,
-    per_minute: Annotated[
-        int | None,
-        typer.Option(min=1, max=MOST, metavar="N", help="Requests to models per minute."),
-    ] = None,
-    waiting: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MOST, metavar="N", help="Turns of a namespace that may wait for workers."
-        ),
-    ] = None,
+    turns: TurnsOption = None,
+    per_minute: RateOption = None,
+    waiting: WaitingOption = None,
     none: Annotated[bool, typer.Option("--none", help="Remove the limit.")] = False,
     common: CommonOptions,
 ) -> None:

@@ -28,7 +28,8 @@ from perdure.session.ids import StreamId
 schedule = typer.Typer(
     help="""Schedule messages that are sent later; list and cancel them.
 
-Programs schedule them with chat.send(at=...), agents with `recurring` in their file.
+Programs schedule messages with chat.send(at=...); agent files schedule messages with the key
+`recurring`.
 
 Examples:
     perdure schedule add 01jd "Is the build green?" --at 2h
@@ -66,15 +67,15 @@ async def add(
     """Send a message to a session later.
 
     A process with the agent of the session sends the message: a worker, `perdure serve`, or a
-    program with a Scheduler. If no process with the agent runs at that time, the next one that
-    starts sends the message.
+    program with a Scheduler. If no process with the agent runs at the scheduled time, the next
+    process that starts with the agent sends the message.
 
     Examples:
         perdure schedule add 01jd "Is the build green?" --at 2h
         perdure schedule add 01jd "Summarize the week." --at "tomorrow 09:00"
 
     Exit codes:
-        2  the session has no agent that is in force here
+        2  the session has no agent that your installation of perdure trusts
         3  session not found
     """
     if not text.strip():
@@ -95,9 +96,9 @@ async def add(
 async def list_messages(*, common: CommonOptions) -> None:
     """List the messages that were not sent yet, the earliest first.
 
-    The list names the agent of each message. A message that is overdue waits for a process with
-    this agent: a worker, `perdure serve`, or a program with a Scheduler. An open chat does not send
-    these messages. The lines below the list say what each overdue message waits for.
+    The list names the agent of each message. An overdue message waits for a process with the agent
+    of its session: a worker, `perdure serve`, or a program with a Scheduler. An open chat does not
+    send scheduled messages. The lines below the list say what each overdue message waits for.
 
     Examples:
         perdure schedule list
@@ -127,8 +128,8 @@ async def cancel(
         str,
         typer.Argument(
             metavar="ID",
-            help="The message: its id in `perdure schedule list`, or the beginning of its "
-            "session's id with its number.",
+            help="The id of the message in `perdure schedule list`; the beginning of the "
+            "session's id and the message's number are enough.",
         ),
     ],
     *,
@@ -142,7 +143,7 @@ async def cancel(
         perdure schedule cancel 01jd/17
 
     Exit codes:
-        3  no message of that id waits, or no session has such an id
+        3  no scheduled message has that id, or no session has that id
     """
     session, slash, number = message.rpartition("/")
     async with common.existing_store() as store:

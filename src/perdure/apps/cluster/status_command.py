@@ -31,8 +31,8 @@ Examples:
 async def status(*, common: CommonOptions) -> None:
     """Show the workers and limits of the database and the queues of the namespace.
 
-    A queue that no worker serves is stuck: start a worker with that agent and tools. Turns that
-    wait for a limit count as running in their queue.
+    A queue that no worker serves is stuck: start a worker with the agent and the tools of the
+    queue. A turn that waits for a limit is counted as running.
 
     Examples:
         perdure cluster status

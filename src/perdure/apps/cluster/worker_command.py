@@ -24,6 +24,23 @@ from perdure.errors import ConfigError
 DRAIN_S = 25.0
 """Default time to drain, which is less than the 30 s after which Kubernetes kills a container."""
 
+SlotsOption = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=1000,
+        metavar="N",
+        help="Maximum number of simultaneous turns of each agent in each namespace.",
+    ),
+]
+
+DrainOption = Annotated[
+    float,
+    typer.Option(
+        min=0, metavar="N", help="The seconds that running turns get to end after SIGTERM."
+    ),
+]
+
 
 async def worker(
     factory: FactoryArgument,
@@ -32,27 +49,22 @@ async def worker(
         list[str] | None,
         typer.Option(metavar="NAMESPACE", help="Another namespace to serve."),
     ] = None,
-    slots: Annotated[
-        int,
-        typer.Option(min=1, max=1000, metavar="N", help="Turns at once, by agent and namespace."),
-    ] = SLOTS,
-    drain_seconds: Annotated[
-        float,
-        typer.Option(min=0, metavar="N", help="After SIGTERM: time for running turns to end."),
-    ] = DRAIN_S,
+    slots: SlotsOption = SLOTS,
+    drain_seconds: DrainOption = DRAIN_S,
     common: CommonOptions,
 ) -> None:
     """Run queued turns of a store on PostgreSQL, together with other workers.
 
     Start any number of workers, on any machine. Programs queue turns with Runtime(runner="workers")
     or PERDURE_RUNNER=workers. A worker runs the turns whose agent and tools it has, and the flows
-    whose agents and folders it has. If a worker dies, other workers continue its turns within two
-    seconds. SIGTERM and Ctrl-C drain the worker: running turns get time to end, and other workers
-    continue the rest.
+    whose agents and folders it has. If a worker dies, other workers continue the turns of the dead
+    worker within two seconds. SIGTERM and Ctrl-C drain the worker: running turns get time to end,
+    and other workers continue the turns that do not end in time.
 
     If the database cannot be reached at the start, the worker prints the reason and retries,
-    waiting at most five seconds each time. The worker also retries if the password is wrong, or the
-    role or database is missing. The worker ends if the role lacks a grant or PostgreSQL is too old.
+    waiting at most five seconds each time. The worker also retries if the password is wrong, or if
+    the PostgreSQL role or the database is missing. The worker ends if the PostgreSQL role lacks a
+    grant, or if the version of PostgreSQL is too old.
 
     Examples:
         perdure worker shop.agents:runtime --store postgresql://me@db.example/agents
@@ -60,7 +72,7 @@ async def worker(
 
     Exit codes:
         1  the database refused the worker
-        2  the store is not on PostgreSQL; --also is in another database; no extra "cluster"
+        2  the store is not on PostgreSQL, --also is in another database, or an extra is missing
     """
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -23,10 +23,15 @@ from perdure.models.prices import in_dollars
 
 agents = typer.Typer(no_args_is_help=True)
 
-AgentArgument = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id, or its file.")]
+AgentArgument = Annotated[
+    str, typer.Argument(metavar="AGENT", help="The agent: its id or its file.")
+]
 FilesArgument = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="FILE", help="Agent files; default: all that are found."),
+    typer.Argument(
+        metavar="FILE",
+        help="The agent files; default: all agent files of the project and your own.",
+    ),
 ]
 
 
@@ -71,7 +76,7 @@ def show_agent(agent: AgentArgument, *, as_json: JsonOption = False) -> None:
         perdure agents show ./helper.agent.yaml --json
 
     Exit codes:
-        2  several agents have that id, or its file has errors
+        2  several agents have that id, or the file of the agent has errors
         3  no agent has that id
     """
     found = _find_agent(agent)

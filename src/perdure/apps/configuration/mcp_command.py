@@ -53,7 +53,11 @@ HostOption = Annotated[
 ]
 PortOption = Annotated[
     int | None,
-    typer.Option(min=0, max=65_535, help="With --http: its port, or 0; default: 8322."),
+    typer.Option(
+        min=0,
+        max=65_535,
+        help="With --http: the port to listen on; 0 selects a free port; default: 8322.",
+    ),
 ]
 
 mcp = typer.Typer(no_args_is_help=True)
@@ -61,7 +65,7 @@ mcp = typer.Typer(no_args_is_help=True)
 
 @mcp.callback()
 def mcp_itself() -> None:
-    """List and test the MCP servers of your settings and agent files, or run perdure as one.
+    """List and test the MCP servers of your settings and agents, or run perdure as an MCP server.
 
     Define a server in the settings as [mcp.servers.NAME]. Agent files refer to a server by its
     name. Chats without an agent file use the servers in `chat.mcp_servers`.
@@ -75,7 +79,7 @@ def mcp_itself() -> None:
 
 @mcp.command("list")
 def list_servers(*, as_json: JsonOption = False) -> None:
-    """List the servers and where each is configured, without connecting to them.
+    """List the MCP servers with the file that configures each, without connecting to the servers.
 
     An invalid server is listed too, with every error and its line.
 
@@ -107,12 +111,12 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
 ) -> None:
     """Serve the sessions and the memory of a store to MCP clients.
 
-    Without --http, the client starts this command (docs/guides/mcp.md shows its configuration).
-    Without --subject the client sees the sessions that have no subject. With --http the command
-    prints its address (--json: `url`) and serves many clients. Each client sends a token of
-    `perdure token create`. The token decides which sessions the client sees; a token of the role
-    read can only read. perdure listens on this machine only, unless --tls-certificate or
-    --behind-proxy is given. A client can search, recall and read; with --allow-write it can also
+    Without --http, the MCP client starts this command; docs/guides/mcp.md shows how to configure
+    the client. Without --subject the client sees the sessions that have no subject. With --http the
+    command prints its address (--json: `url`) and serves many clients. Each client sends a token
+    that `perdure token create` created. The token decides which sessions the client sees; a token
+    of the role read can only read. perdure listens on this machine only, unless --tls-certificate
+    or --behind-proxy is given. A client can search, recall and read; with --allow-write it can also
     change facts. Secrets are masked, and long texts are cut. `perdure serve` offers the same tools
     at /mcp.
 
@@ -156,7 +160,7 @@ def _scope(subject: str | None, *, is_all: bool, is_writable: bool) -> Scope:
 @mcp.command("test")
 async def try_server(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The name of the server in the list.")
+        str, typer.Argument(metavar="NAME", help="The name of the server in `perdure mcp list`.")
     ],
     *,
     agent: Annotated[
@@ -164,7 +168,7 @@ async def try_server(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Connect to a server, and show which tools an agent gets, and why others are missing.
+    """Connect to an MCP server, and show which tools an agent gets and why others are missing.
 
     Connects to the server in the same way as a session in this folder, and disconnects. Calls no
     tool.
@@ -175,7 +179,7 @@ async def try_server(
 
     Exit codes:
         1  the server cannot be used
-        2  several servers have that name, or its settings have errors
+        2  several servers have that name, or the settings of the server have errors
         3  no server has that name
     """
     configuration = Configuration(Path(), os.environ, is_lenient=True)

@@ -31,9 +31,10 @@ KeyArgument = Annotated[
 def config_itself() -> None:
     """Show the effective settings, and where they come from.
 
-    Settings are read from your file, the project's file and the environment; options on the command
-    line override all of them. A project's file can only set a namespace and restrict your
-    permissions. To change a setting, edit your file: `perdure config path` shows where it is.
+    Settings are read from your settings file, from the project's file and from the environment;
+    options on the command line override all of them. A project's file can only set a namespace and
+    restrict your permissions. To change a setting, edit your settings file: `perdure config path`
+    shows its path.
 
     Examples:
         perdure config explain

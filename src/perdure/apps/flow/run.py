@@ -140,8 +140,8 @@ async def begin(
 
     Exit codes:
         0  the flow is completed
-        1  it waits for a person: see `perdure flow show`
-        2  an error in the workflow, or in a file it refers to
+        1  the flow waits for a person: see `perdure flow show`
+        2  an error in the workflow, or in a file that the workflow refers to
     """
     require_file(file, "the file of a workflow")
     settings = new_settings(acting.typed(), os.environ)
@@ -225,10 +225,10 @@ async def resume(
     """Continue a flow with the settings of `flow run`, until it is done or waits for you.
 
     Turns that another process left open are continued. Several processes can run one flow. Options
-    of this command replace the stored options of the flow. A model replaces a stored scenario, and
-    a scenario replaces a stored model. --allow-command and --allow-domain add commands and hosts
-    that are not allowed yet. If all of the given commands or hosts are already allowed, the roles
-    keep only these.
+    of this command replace the stored options of the flow. --model replaces a stored scenario, and
+    --scenario replaces a stored model. --allow-command and --allow-domain add commands and hosts
+    that are not allowed yet. If every given command is already allowed, the roles keep only the
+    given commands; the same applies to hosts.
 
     Examples:
         perdure flow resume 20260527T14 --watch
@@ -238,8 +238,8 @@ async def resume(
 
     Exit codes:
         0  the flow is completed
-        1  it waits for a person
-        4  its files are not on this machine: name them with --workspace
+        1  the flow waits for a person
+        4  the files of the flow are not on this machine: name their folder with --workspace
     """
     typed = acting.typed()
     async with common.existing_store() as opened:

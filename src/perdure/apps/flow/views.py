@@ -58,7 +58,10 @@ async def show_flow(
         str | None, typer.Option(metavar="ROLE", help="Show only the feed of this role instance.")
     ] = None,
     is_feed: Annotated[
-        bool, typer.Option("--feed", help="With --json: the feed, not the session.")
+        bool,
+        typer.Option(
+            "--feed", help="With --json: print the feed of the role instead of its session."
+        ),
     ] = False,
     after: Annotated[
         str | None, typer.Option(metavar="ITEM", help="Only items of the feed after this item.")

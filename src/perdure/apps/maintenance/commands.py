@@ -58,7 +58,7 @@ async def planned_migration(
 async def migrate(
     *,
     is_dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Try the migration and roll it back.")
+        bool, typer.Option("--dry-run", help="Run the migration as a test, and roll it back.")
     ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,

@@ -76,27 +76,32 @@ def copy_of(
     )
 
 
+TargetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="The target store: sqlite:///FILE, jsonl:///FOLDER or "
+        "postgresql://USER@HOST/DATABASE.",
+    ),
+]
+
+
 async def copy(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET",
-            help="The target: sqlite:///FILE, jsonl:///FOLDER or postgresql://USER@HOST/DATABASE.",
-        ),
-    ],
+    target: TargetArgument,
     *,
     sessions: Annotated[
         list[str] | None,
         typer.Option("--session", metavar="ID", help="Only this session."),
     ] = None,
     has_forks: Annotated[
-        bool, typer.Option("--with-forks", help="Also the forks of the sessions of --session.")
+        bool, typer.Option("--with-forks", help="Copy the forks of the sessions of --session too.")
     ] = False,
     target_namespace: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The namespace in the target.")
+        str | None,
+        typer.Option(metavar="NAME", help="The namespace of the copy in the target store."),
     ] = None,
     target_key_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The key of the target, in a file.")
+        Path | None, typer.Option(metavar="FILE", help="A file with the key of the target store.")
     ] = None,
     is_trusting: TrustOption = False,
     common: CommonOptions,

@@ -83,15 +83,26 @@ async def rekey_store(
     await with_key(keys, lambda present: work(path, present, new, report))
 
 
+KeyFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A file of 64 hexadecimal digits, the new key; only you must have access to it.",
+    ),
+]
+
+PlainOption = Annotated[
+    bool,
+    typer.Option(
+        "--plain",
+        help="Remove the encryption; anyone who has the file can then read the store.",
+    ),
+]
+
+
 async def rekey(
     *,
-    new_key_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The new key: 64 hexadecimal digits in a file that only you may read.",
-        ),
-    ] = None,
+    new_key_file: KeyFileOption = None,
     is_generated: Annotated[
         bool,
         typer.Option(
@@ -99,18 +110,15 @@ async def rekey(
             help="Create a new key in the keyring, or in the file of --new-key-file.",
         ),
     ] = False,
-    is_plain: Annotated[
-        bool,
-        typer.Option("--plain", help="Remove the encryption. Anyone can then read the file."),
-    ] = False,
+    is_plain: PlainOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Encrypt or decrypt the store, or change its key.
 
-    No other process may have the store open. Without options, an unencrypted store gets the key in
-    PERDURE_KEY or PERDURE_KEY_FILE. A copy with the new key replaces the store in one step. If the
-    command is killed before the copy replaces the store, the store is unchanged.
+    Close the store in all other processes first. Without options, an unencrypted store gets the key
+    in PERDURE_KEY or PERDURE_KEY_FILE. A copy with the new key replaces the store in one step. If
+    the command is killed before the copy replaces the store, the store is unchanged.
 
     Examples:
         perdure store rekey --generate  # a new key in the keyring of the system

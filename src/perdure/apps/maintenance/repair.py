@@ -219,7 +219,7 @@ async def repair(
         typer.Option(
             metavar="ADDRESS",
             help="Write the repaired store to this new SQLite file or empty PostgreSQL database. "
-            "Required unless the damaged store is an SQLite file.",
+            "This option is required unless the damaged store is an SQLite file.",
         ),
     ] = None,
     is_trusting: TrustOption = False,
@@ -237,7 +237,7 @@ async def repair(
         perdure store repair --store jsonl:///sessions --to sqlite:///repaired.db
 
     Exit codes:
-        1  something was lost
+        1  some data was lost
     """
     address = existing_address(common.store)
 

@@ -251,17 +251,22 @@ def _clear_beside(path: Path) -> None:
 
 async def restore(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", parser=folder_named, help="A backup.")
+        Path,
+        typer.Argument(metavar="FOLDER", parser=folder_named, help="The folder of the backup."),
     ],
     *,
     until: Annotated[
         str | None,
         typer.Option(
-            metavar="WHEN", help="Restore the state at this time (2026-11-21T14:30) or entry id."
+            metavar="WHEN",
+            help="Restore the state at this time (2026-11-21T14:30) or at the entry with this id.",
         ),
     ] = None,
     is_forced: Annotated[
-        bool, typer.Option("--force", help="Move an existing store aside.")
+        bool,
+        typer.Option(
+            "--force", help="Replace an existing store; the store is renamed, not deleted."
+        ),
     ] = False,
     is_trusting: TrustOption = False,
     common: CommonOptions,

@@ -88,7 +88,8 @@ _SHOWN_DAYS = 7
 async def stats(
     *,
     days: Annotated[
-        int, typer.Option(min=1, max=3650, help="The number of days of growth to show.")
+        int,
+        typer.Option(min=1, max=3650, help="The number of past days for which growth is shown."),
     ] = DAYS,
     common: CommonOptions,
 ) -> None:

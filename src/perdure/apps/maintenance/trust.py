@@ -23,7 +23,7 @@ TrustOption = Annotated[
     bool,
     typer.Option(
         "--trust",
-        help="Trust permissions and open turns that your perdure did not write.",
+        help="Trust permissions and open turns that your installation of perdure did not write.",
     ),
 ]
 
@@ -32,20 +32,22 @@ async def trust(
     store: Annotated[
         str | None,
         typer.Argument(
-            metavar="STORE", help="The address or file of a store; without it, list trusted stores."
+            metavar="STORE",
+            help="The address or file of a store; if you name no store, the trusted stores are "
+            "listed.",
         ),
     ] = None,
     *,
     namespace: NamespaceOption = NAMESPACE,
     as_json: JsonOption = False,
 ) -> None:
-    """List the stores you trusted, or trust a store as it is now.
+    """List the stores that you trust, or trust a store as it is now.
 
     perdure recognizes the sessions that it wrote for you, and applies the permissions in them.
-    Sessions and flows from elsewhere run with your permissions, because perdure ignores their own.
-    An open turn from elsewhere ends as interrupted. If you trust a store, perdure also applies the
-    permissions in this store. Entries that are added later are not trusted. Imported sessions are
-    never trusted.
+    Sessions and flows that another installation wrote run with your permissions, because perdure
+    ignores the permissions in them. An open turn that another installation wrote ends as
+    interrupted. If you trust a store, perdure also applies the permissions in this store. Entries
+    that are added later are not trusted. Imported sessions are never trusted.
 
     Examples:
         perdure store trust                       # list trusted stores

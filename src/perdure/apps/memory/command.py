@@ -74,7 +74,7 @@ FactArgument = Annotated[
     typer.Argument(
         metavar="ID",
         callback=only_text,
-        help="The id of the fact; the beginning and the number are enough.",
+        help="The id of the fact; the beginning of the id with the number of the fact is enough.",
     ),
 ]
 WholeFactArgument = Annotated[
@@ -107,16 +107,16 @@ SourceOption = Annotated[
     list[str] | None,
     typer.Option(metavar="ENTRY", help="The full id of an entry that states the fact."),
 ]
-EverySubject = Annotated[bool, typer.Option("--all", help="Include every subject, not only one.")]
+EverySubject = Annotated[bool, typer.Option("--all", help="Memories with any subject or none.")]
 FromOption = Annotated[
     datetime | None,
     typer.Option("--from", metavar="TIME", help="The time from which the fact is true."),
 ]
 ToOption = Annotated[
-    datetime | None, typer.Option("--to", metavar="TIME", help="When it stops being true.")
+    datetime | None, typer.Option("--to", metavar="TIME", help="When the fact stops being true.")
 ]
 LimitOption = Annotated[
-    int, typer.Option(min=0, max=MOST, metavar="N", help="At most the newest N; 0: all.")
+    int, typer.Option(min=0, max=MOST, metavar="N", help="Maximum number to list; 0: all.")
 ]
 
 
@@ -124,14 +124,14 @@ LimitOption = Annotated[
 async def search(
     question: Annotated[
         str,
-        typer.Argument(metavar="QUESTION", callback=only_text, help="As you would ask a person."),
+        typer.Argument(metavar="QUESTION", callback=only_text, help="A question, in your words."),
     ],
     *,
     subject: SubjectOption = None,
     agent: AgentOption = None,
     every: EverySubject = False,
     session: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="Only in this session.")
+        list[str] | None, typer.Option(metavar="ID", help="Search only this session.")
     ] = None,
     limit: Annotated[
         int, typer.Option(min=1, max=MOST, metavar="N", help="Maximum number of hits.")
@@ -151,7 +151,7 @@ async def search(
         perdure memory search 'where did we stay?' --embedder static:models/words
 
     Exit codes:
-        2  the question has no word
+        2  the question contains no word
     """
     scope = _scope(subject, every=every)
     async with common.existing_store() as opened:
@@ -185,11 +185,11 @@ async def facts(
     agent: AgentOption = None,
     every: EverySubject = False,
     past: Annotated[
-        bool, typer.Option("--past", help="Also facts that are not yet true, or no longer true.")
+        bool, typer.Option("--past", help="List also facts that are not true now.")
     ] = False,
     limit: LimitOption = 50,
     after: Annotated[
-        str | None, typer.Option(metavar="FACT", help="The facts after this fact: the next page.")
+        str | None, typer.Option(metavar="FACT", help="List the facts after this fact (next page).")
     ] = None,
     common: CommonOptions,
 ) -> None:
@@ -200,7 +200,7 @@ async def facts(
         perdure memory facts --all --past --json
 
     Exit codes:
-        3  the fact after --after does not exist
+        3  the fact of --after does not exist
     """
     scope = _scope(subject, every=every)
     async with common.existing_store() as opened:
@@ -328,7 +328,7 @@ async def episodes(
     limit: LimitOption = 50,
     after: Annotated[
         str | None,
-        typer.Option(metavar="EPISODE", help="The episodes after this episode: the next page."),
+        typer.Option(metavar="EPISODE", help="List the episodes after this episode (next page)."),
     ] = None,
     common: CommonOptions,
 ) -> None:
@@ -360,13 +360,13 @@ async def episodes(
 @memory.command("import")
 async def import_(
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="A folder, or a file of facts (*.jsonl).")
+        Path, typer.Argument(metavar="PATH", help="A folder to index, or a .jsonl file of facts.")
     ],
     *,
     subject: AboutOption = None,
     agent: Annotated[
         str | None,
-        typer.Option(metavar="ID", callback=only_text, help="Only this agent knows it."),
+        typer.Option(metavar="ID", callback=only_text, help="Only this agent recalls the text."),
     ] = None,
     common: CommonOptions,
 ) -> int:
@@ -382,7 +382,7 @@ async def import_(
         perdure memory import facts.jsonl --subject ana
 
     Exit codes:
-        1  a file or a line could not be read; the others are imported
+        1  a file or a line could not be read; the other files and lines are imported
     """
     if not path.exists():
         raise PathNotFound(str(path))
@@ -424,7 +424,7 @@ async def index(
     *,
     embedder: EmbedderOption = None,
     only: Annotated[
-        bool, typer.Option("--only", help="Removes the vectors of other embedders.")
+        bool, typer.Option("--only", help="Remove the vectors of other embedders.")
     ] = False,
     common: CommonOptions,
 ) -> None:
@@ -432,7 +432,7 @@ async def index(
 
     The episode of an imported session covers the entries that the session has now. If the session
     gets new entries, the next run records another episode. With an embedder, every text without a
-    vector gets one, so that recalls compare meanings.
+    vector gets a vector, so that recalls can compare meanings.
 
     Examples:
         perdure memory index

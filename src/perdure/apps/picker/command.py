@@ -28,19 +28,23 @@ else:
 async def pick(
     *,
     query: Annotated[
-        str, typer.Option(metavar="TEXT", callback=only_text, help="The initial text.")
+        str,
+        typer.Option(
+            metavar="TEXT", callback=only_text, help="The text of the filter at the start."
+        ),
     ] = "",
     is_all: Annotated[
-        bool, typer.Option("--all", help="Also sessions of roles and subagents.")
+        bool, typer.Option("--all", help="List also sessions of roles and subagents.")
     ] = False,
     common: CommonOptions,
 ) -> int:
     """Choose a session interactively, and print its id.
 
-    Type to filter by title, id or folder. All words must match, fuzzily; "words in quotes" match
-    exactly. Arrow keys (or Ctrl-P, Ctrl-N) move, Enter selects, Esc cancels, Ctrl-U clears the
-    text. If this folder has sessions, only these sessions are listed; Tab switches to all sessions.
-    The list is drawn on the terminal, so you can use the output in another command.
+    Type to filter by title, id or folder. Each word must match, also approximately; "words in
+    quotes" must match exactly. Arrow keys (or Ctrl-P, Ctrl-N) move, Enter selects, Esc cancels,
+    Ctrl-U clears the text. If this folder has sessions, only these sessions are listed; Tab
+    switches to all sessions. The list is drawn on the terminal and stdout gets only the id, so
+    another command can use the output.
 
     Examples:
         perdure sessions pick

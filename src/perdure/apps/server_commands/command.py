@@ -43,7 +43,7 @@ ProjectsOption = Annotated[
     typer.Option(
         "--project",
         metavar="DIR",
-        help="A folder in which the console can start flows; default: this folder.",
+        help="A folder in which the console can start flows; default: the current folder.",
     ),
 ]
 
@@ -53,7 +53,8 @@ DrainOption = Annotated[
     typer.Option(
         min=0,
         metavar="N",
-        help="After SIGTERM: the time to continue serving while reporting not ready.",
+        help="The seconds after SIGTERM in which the server answers requests and reports that it "
+        "is not ready.",
     ),
 ]
 
@@ -81,8 +82,8 @@ async def serve(  # noqa: PLR0913 - each is an option of its own
     callers need a token (`perdure token create`). Without MODULE:FACTORY the server offers the
     agents of your settings and agent files. The server listens on this machine only, unless
     --tls-certificate or --behind-proxy is given. Ctrl-C and SIGTERM suspend running turns; the next
-    start continues them. Recalls in the console, the API and at /mcp use --embedder. Without
-    --embedder, they use the embedder of an agent.
+    start continues them. Recalls in the console, in the API and at /mcp use the embedder of
+    --embedder; without --embedder, recalls use the embedder of an agent.
 
     Examples:
         perdure serve

@@ -78,15 +78,22 @@ class EndpointOptions(msgspec.Struct, frozen=True):
     """The options about the host names of a server and its encryption."""
 
     host_name: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A host name of the server.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A host name that clients use for the server."),
     ] = None
     behind_proxy: Annotated[
-        bool, typer.Option("--behind-proxy", help="A proxy on this machine or network adds TLS.")
+        bool,
+        typer.Option(
+            "--behind-proxy",
+            help="Listen without TLS, because a proxy on this machine or network adds TLS.",
+        ),
     ] = False
     tls_certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Certificate chain.")
+        Path | None, typer.Option(metavar="FILE", help="The certificate chain of the server.")
     ] = None
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key.")] = None
+    tls_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The private key of the certificate.")
+    ] = None
 
     def wanted(self, host: str, port: int, drain_s: float = 0.0) -> Wanted:
         """Return the endpoint at `host` and `port` that the options describe."""

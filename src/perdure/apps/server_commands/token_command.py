@@ -34,7 +34,8 @@ def _only_days(days: float | None) -> float | None:
 token = typer.Typer(
     help="""Create, list and revoke the bearer tokens of the API of a store.
 
-A token is shown once; only its hash is stored. Running servers apply a change at once.
+A token is shown once; only its hash is stored. Running servers accept new tokens and reject revoked
+tokens at once.
 
 Examples:
     perdure token create --role write --subject ana
@@ -44,31 +45,56 @@ Examples:
     no_args_is_help=True,
 )
 
+PublishableOption = Annotated[
+    bool,
+    typer.Option(
+        "--publishable",
+        help="Create a token for the chat in a web page; the token can only send messages and "
+        "watch sessions.",
+    ),
+]
+
+DaysOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="N",
+        callback=_only_days,
+        help="The number of days after which the token expires.",
+    ),
+]
+
+SubjectOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        callback=only_subject,
+        help="The token gives access only to the sessions of this person.",
+    ),
+]
+
+AgentOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID", callback=only_text, help="The token gives access only to this agent."
+    ),
+]
+
 
 @token.command("create")
 async def create(
     *,
     role: Annotated[
-        Role, typer.Option(help="What it may do: read, also write, or everything.")
+        Role,
+        typer.Option(help="The permissions of the token: read; read and write; or everything."),
     ] = "read",
-    subject: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", callback=only_subject, help="Only this person's sessions."),
-    ] = None,
-    agent: Annotated[
-        str | None, typer.Option(metavar="ID", callback=only_text, help="Only this agent.")
-    ] = None,
-    days: Annotated[
-        float | None,
-        typer.Option(metavar="N", callback=_only_days, help="It expires after that many days."),
-    ] = None,
+    subject: SubjectOption = None,
+    agent: AgentOption = None,
+    days: DaysOption = None,
     name: Annotated[
-        str, typer.Option(metavar="TEXT", help="What it is for; `perdure token list` shows it.")
+        str,
+        typer.Option(metavar="TEXT", help="The purpose of the token, for `perdure token list`."),
     ] = "",
-    publishable: Annotated[
-        bool,
-        typer.Option("--publishable", help="For the chat in a page: sends and watches only."),
-    ] = False,
+    publishable: PublishableOption = False,
     origin: Annotated[
         list[str] | None,
         typer.Option(metavar="URL", help="The origin of a page, such as https://shop.example.com."),
@@ -125,7 +151,8 @@ async def revoke(
         typer.Argument(
             metavar="ID",
             callback=only_text,
-            help="The id in the list, or the beginning of it; a whole token names its id.",
+            help="The id of the token in `perdure token list`, the beginning of the id, or the "
+            "whole token.",
         ),
     ],
     *,

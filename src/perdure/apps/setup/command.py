@@ -63,7 +63,8 @@ async def init(
     name: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="The namespace of its sessions; default: the name of the folder."
+            metavar="NAME",
+            help="The namespace of the project's sessions; default: the name of the folder.",
         ),
     ] = None,
     store: StoreOption = None,

@@ -62,9 +62,9 @@ async def branch(
     model: ModelOption = None,
     common: CommonOptions,
 ) -> None:
-    """Continue from another entry.
+    """Continue a session from another entry.
 
-    The next message is appended after that entry. Nothing is deleted: the old branch stays in the
+    The next message is appended after ENTRY. Nothing is deleted: the old branch stays in the
     tree, and you can return to it. "root" is the position before the first entry. With --summarize
     a model summarizes the old branch, and the conversation continues after that summary.
 
@@ -163,7 +163,9 @@ async def label(
     text: Annotated[
         str | None,
         typer.Argument(
-            metavar="TEXT", callback=only_text, help="The label; without it, the label is removed."
+            metavar="TEXT",
+            callback=only_text,
+            help="The label to set; if you give no label, the label of the entry is removed.",
         ),
     ] = None,
     *,

@@ -27,12 +27,14 @@ BRANCH_LINES = 40
 
 async def diff(
     session: SessionArgument,
-    first: Annotated[str, typer.Argument(metavar="LEAF_A", help="The last entry of one branch.")],
+    first: Annotated[
+        str, typer.Argument(metavar="LEAF_A", help="The last entry of the first branch to compare.")
+    ],
     second: Annotated[
         str,
         typer.Argument(
             metavar="LEAF_B",
-            help="The last entry of the other branch; default: the current entry.",
+            help="The last entry of the second branch to compare; default: the current entry.",
         ),
     ] = "",
     *,
@@ -44,9 +46,9 @@ async def diff(
     """Compare two branches of a session.
 
     Prints the shared entries, the last shared entry, and the entries of each branch. Name an entry
-    by its number, its id, the beginning of its id, or a foreign id. The entry can be inside a
-    branch. "root" is the position before the first entry. A branch can also belong to another
-    session, such as a fork: name the session, or session/entry.
+    by its number, its id, the beginning of its id, or a foreign id. The entry does not have to be
+    the end of a branch. "root" is the position before the first entry. A branch can also belong to
+    another session, such as a fork: name the session, or session/entry.
 
     Examples:
         perdure sessions diff 01jd 12 20

@@ -57,22 +57,23 @@ class EraseOptions(msgspec.Struct, frozen=True):
         list[str] | None,
         typer.Argument(
             metavar="ENTRY",
-            help="Erase only these entries of the session: a number, a whole id or a foreign id.",
+            help="Erase only these entries of the session; name each by number, whole id or "
+            "foreign id.",
         ),
     ] = None
     subject: Annotated[
         str | None,
-        typer.Option(callback=only_subject, help="All sessions about this person or thing."),
+        typer.Option(callback=only_subject, help="Erase all sessions about this person or thing."),
     ] = None
     is_everything: Annotated[
-        bool, typer.Option("--everything", help="All sessions of the namespace.")
+        bool, typer.Option("--everything", help="Erase all sessions of the namespace.")
     ] = False
     is_kept_for_forks: Annotated[
         bool, typer.Option("--keep-for-forks", help="Do not erase the entries that forks share.")
     ] = False
-    is_with_forks: Annotated[bool, typer.Option("--with-forks", help="Erase its forks too.")] = (
-        False
-    )
+    is_with_forks: Annotated[
+        bool, typer.Option("--with-forks", help="Erase the forks of the session too.")
+    ] = False
     certificate: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the certificate into this new file."),
@@ -84,7 +85,7 @@ class EraseOptions(msgspec.Struct, frozen=True):
     is_sure: YesOption = False
     query: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Sessions whose title or id contains this text."),
+        typer.Option(metavar="TEXT", help="Erase sessions whose title or id contains this text."),
     ] = None
     cwd: FolderFilter = None
     source: SourceFilter = None
@@ -132,8 +133,8 @@ async def erase(*, asked: EraseOptions, common: CommonOptions) -> int:
     """Permanently delete sessions, or single entries, and everything derived from them.
 
     This cannot be undone. The log can still be verified. A certificate lists what was deleted, and
-    where copies may remain: backups, exports, forks. If the process is killed, repeat the command.
-    If you do not, the next program that opens the store finishes the deletion that was interrupted.
+    where copies may remain: backups, exports, forks. If the process is killed, repeat the command;
+    otherwise the next program that opens the store finishes the interrupted deletion.
 
     With an ENTRY the session stays: only these entries, and their labels and summaries, lose their
     content. If other entries contain the same credential or the same long line as an erased entry,

@@ -83,7 +83,7 @@ async def show_session(session: SessionArgument, *, common: CommonOptions) -> No
     Prints the title, folder, times, program, agent, number of messages, open questions, tokens and
     cost (as in `perdure usage sessions`), and the messages of the current branch, with older
     messages collapsed. `perdure sessions context` prints the agent's instructions and tools. Of a
-    long branch only the newest 400 entries are shown; --json prints all.
+    long branch only the newest 400 entries are shown; --json prints all entries.
 
     Examples:
         perdure sessions show 01jd                # by the beginning of its id
@@ -126,8 +126,9 @@ async def show_tree(
     """Draw the tree of a session.
 
     Shows every branch, label and compaction. If the session is long, only the newest entries are
-    read (five for each line). --all shows every entry. The straight line is the current branch;
-    other branches are to the right of it. Use the numbers to name entries in other commands.
+    read (five for each line of the tree). --all shows every entry. The current branch is drawn as a
+    straight line, with the other branches to the right of the line. Use the printed numbers to name
+    entries in other commands.
 
     Examples:
         perdure sessions tree 01jd
@@ -181,9 +182,10 @@ async def show_context(
     """Show the context that a model would receive now.
 
     Prints the agent's instructions, the names of its tools, every message with its size and its
-    entries, and the messages that a compaction hides or a budget leaves out. The log does not
-    contain the schemas of the tools. Before the messages, prints the texts recalled for the last
-    turn with scores and reasons, and the texts that were not sent.
+    entries, and the messages that a compaction hides or a budget leaves out. The schemas of the
+    tools are not printed, because the log does not contain them. Before the messages, prints the
+    texts that were recalled for the last turn, with scores and reasons, and the recalled texts that
+    were not sent to the model.
 
     Examples:
         perdure sessions context 01jd

@@ -59,7 +59,8 @@ class ListFilters(msgspec.Struct, frozen=True):
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="Only sessions whose title or id contains this, or else whose folder does.",
+            help="Only sessions with this text in the title or id; if there are none, in the "
+            "folder.",
         ),
     ] = None
     cwd: FolderFilter = None
@@ -83,19 +84,23 @@ class ListFilters(msgspec.Struct, frozen=True):
         bool,
         typer.Option(
             "--interrupted",
-            help="Only sessions whose turn no process runs: it is INTERRUPTED, or waits for you.",
+            help="Only sessions with an open turn that no process runs: the turn was interrupted, "
+            "or waits for you.",
         ),
     ] = False
     hides_ended: Annotated[
-        bool, typer.Option("--hide-ended", help="Leave out the sessions that were ended.")
+        bool,
+        typer.Option(
+            "--hide-ended", help="Leave out sessions that `perdure sessions end` has ended."
+        ),
     ] = False
     forks_of: Annotated[
         str | None,
         typer.Option(metavar="ID", help="Only forks of this session, and forks of these forks."),
     ] = None
-    is_all: Annotated[bool, typer.Option("--all", help="Also sessions of roles and subagents.")] = (
-        False
-    )
+    is_all: Annotated[
+        bool, typer.Option("--all", help="List also sessions of roles and subagents.")
+    ] = False
 
     @property
     def rows(self) -> RowFilter:
@@ -118,11 +123,11 @@ class ListFilters(msgspec.Struct, frozen=True):
 async def list_sessions(
     *,
     limit: Annotated[
-        int, typer.Option(min=0, max=MOST, metavar="N", help="Maximum number; 0: all.")
+        int, typer.Option(min=0, max=MOST, metavar="N", help="Maximum number of sessions; 0: all.")
     ] = 50,
     after: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="The sessions after this session: the next page."),
+        typer.Option(metavar="ID", help="List the sessions after this session (next page)."),
     ] = None,
     filters: ListFilters,
     common: CommonOptions,
@@ -144,8 +149,8 @@ async def list_sessions(
         perdure sessions list --json --limit 0    # all of them, for a program
 
     Exit codes:
-        2  several folders end with the name after --cwd
-        3  the store, the session after --after, or the folder of --cwd does not exist
+        2  several folders end with the name in --cwd
+        3  the store, the session of --after, or the folder of --cwd does not exist
     """
     async with common.existing_store() as opened:
         cwd = await named_folder(opened, filters.cwd)

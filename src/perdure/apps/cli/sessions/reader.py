@@ -47,7 +47,8 @@ class Selection(msgspec.Struct, frozen=True):
             min=1,
             max=MOST,
             metavar="N",
-            help="With ENTRY: also N entries before and after it on the branch.",
+            help="With ENTRY: print also the N entries before and the N entries after ENTRY on "
+            "its branch.",
         ),
     ] = None
     role: Annotated[
@@ -74,7 +75,8 @@ async def read(
         ),
     ],
     entry: Annotated[
-        str | None, typer.Argument(metavar="ENTRY", help="Only this entry, on any branch.")
+        str | None,
+        typer.Argument(metavar="ENTRY", help="Print only this entry, which can be on any branch."),
     ] = None,
     *,
     selection: Selection,
@@ -83,8 +85,8 @@ async def read(
     """Print whole messages of a session, in a pager on a terminal.
 
     Prints text, thinking, tool calls and results of the current branch, from its beginning. If a
-    turn was interrupted, its partial answer is printed at the end. The pager is $PAGER, or less.
-    Use the numbers to name entries in other commands.
+    turn was interrupted, its partial answer is printed at the end. The pager is the program in
+    $PAGER, or `less`. Use the printed numbers to name entries in other commands.
 
     Examples:
         perdure sessions read 01jd              # the current branch

@@ -44,10 +44,11 @@ class SearchFilters(msgspec.Struct, frozen=True):
     """The options of ``perdure sessions search`` that select entries."""
 
     role: Annotated[
-        list[str] | None, typer.Option(metavar="ROLE", help=f"Only {', '.join(ROLES)}.")
+        list[str] | None,
+        typer.Option(metavar="ROLE", help=f"Search only this role or kind: {', '.join(ROLES)}."),
     ] = None
     session: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="Only in this session.")
+        list[str] | None, typer.Option(metavar="ID", help="Search only this session.")
     ] = None
     tool: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only calls and results of this tool.")
@@ -58,7 +59,7 @@ class SearchFilters(msgspec.Struct, frozen=True):
         bool | None,
         typer.Option(
             "--on-branch/--off-branch",
-            help="Only entries on the current branch of their session, or only the other entries.",
+            help="Search only the current branch of each session, or only the other branches.",
         ),
     ] = None
     cwd: FolderFilter = None
@@ -130,9 +131,9 @@ async def search(
     """Search every branch of every session, the best hits first.
 
     The hits of one session are printed together; --json prints them in the order of their score. A
-    hit contains all words; "words in quotes" must be next to each other. begin* finds all words
-    with this beginning. OR finds either word, NOT excludes a word. Letter case and accents are
-    ignored.
+    hit contains all words; "words in quotes" must be next to each other. The query begin* finds all
+    words that start with "begin". OR finds either word, NOT excludes a word. Letter case and
+    accents are ignored.
 
     Without words, lists the newest messages that match the filters. This list contains messages of
     roles and subagents only if you name their session with --session.

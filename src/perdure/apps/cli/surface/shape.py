@@ -76,7 +76,7 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def common(self) -> tuple[Parameter, ...]:
         """The options of this command that most commands have."""
-        return tuple(p for p in self.parameters if p.name in COMMON)
+        return tuple(p for p in self.parameters if not p.is_argument and p.name in COMMON)
 
     @property
     def line(self) -> str:
