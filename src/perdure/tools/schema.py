@@ -343,8 +343,8 @@ def schema_of(annotation: Any) -> Schema:
 def portable_schema(schema: Schema, name: str = "") -> Schema:
     """Return `schema`, using only the part of JSON Schema that all providers accept.
 
-    Raises: TypeError if `schema` needs other parts of JSON Schema; the error names the path of the
-    field, which begins with `name`.
+    Raises: TypeError if `schema` has no form that all providers accept; the error names the path of
+    the field, which begins with `name`.
     """
     return _portable(schema, _Place(schema.get("$defs", {}), name))
 
