@@ -68,7 +68,7 @@ def test_watcher_restarted_after_a_kill_continues_after_its_cursor(tmp_path: Pat
         assert session.path()[-1].seq == 119
 
 
-def test_ctrl_c_ends_a_blocking_program_at_once_and_cleanly(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_blocking_program_immediately_and_cleanly(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'agents.db'}"
     with child("blocking_watcher.py", address) as process:
         assert lines(process, 1) == ["watching"]

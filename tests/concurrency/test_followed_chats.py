@@ -249,7 +249,7 @@ async def test_error_for_a_second_chat_explains_how_to_queue_a_message(
         assert [(await each).text for each in (turn, queued)] == ["the end", "the next"]
 
 
-async def test_followed_turn_ends_at_once_when_its_session_is_erased(
+async def test_followed_turn_ends_immediately_when_its_session_is_erased(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(led_turn, "LOOK_S", 3_600.0)

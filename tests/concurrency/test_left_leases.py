@@ -75,7 +75,7 @@ def staged() -> tuple[Stage, Failing]:
 @pytest.mark.parametrize("is_named", [True, False])
 @pytest.mark.parametrize("has_landed", [True, False])
 @pytest.mark.parametrize("fails_at", range(1, 5))
-async def test_lease_is_acquired_again_at_once_after_a_failed_commit(
+async def test_lease_is_acquired_again_immediately_after_a_failed_commit(
     fails_at: int, has_landed: bool, is_named: bool
 ) -> None:
     stage, failing = staged()

@@ -52,7 +52,9 @@ async def test_only_one_of_eight_processes_can_append_at_the_same_head(
     await all_race(store, address, PROCESSES, count)
 
 
-async def test_two_processes_read_and_write_at_once(store: PostgresStore, address: str) -> None:
+async def test_two_processes_read_and_write_concurrently(
+    store: PostgresStore, address: str
+) -> None:
     await two_read_and_write(store, address, 30)
 
 

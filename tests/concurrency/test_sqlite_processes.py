@@ -52,7 +52,7 @@ async def test_only_one_of_eight_processes_can_append_at_the_same_head(
     await all_race(store, path, PROCESSES, count)
 
 
-async def test_two_processes_read_and_write_at_once(store: SqliteStore, path: Path) -> None:
+async def test_two_processes_read_and_write_concurrently(store: SqliteStore, path: Path) -> None:
     await two_read_and_write(store, path, 100)
 
 
@@ -68,7 +68,7 @@ async def test_processes_that_open_and_close_a_store_do_not_disturb_its_writers(
     await again.close()
 
 
-async def test_processes_that_create_the_same_store_at_once_share_that_store(
+async def test_processes_that_create_the_same_store_concurrently_share_that_store(
     store: SqliteStore, path: Path
 ) -> None:
     assert run_together(CHILD, "make", path, 4, 40) == ["done"] * 4

@@ -72,7 +72,7 @@ def test_prompt_extended_by_each_entry_equals_the_prompt_of_all_entries(
 
 
 @given(st.lists(messages, max_size=60), st.integers(1, 12), histories, scales, budgets)
-def test_conversation_extended_in_batches_equals_a_conversation_built_at_once(
+def test_conversation_extended_in_batches_equals_one_built_in_one_step(
     said: list[Message], at_once: int, history: History, scale: float, budget: int | None
 ) -> None:
     log = TreeLog()

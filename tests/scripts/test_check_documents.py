@@ -115,7 +115,7 @@ def test_document_missing_from_the_index_is_reported() -> None:
     ]
 
 
-def test_missing_index_reports_every_document() -> None:
+def test_every_document_is_reported_if_the_index_is_missing() -> None:
     assert missing("") == ["`a.md`", "`c.html`", "`guides/b.md`"]
 
 

@@ -113,7 +113,7 @@ def test_search_finds_new_text_of_another_process(sample: World) -> None:
 
 
 @pytest.mark.all_only
-def test_two_processes_can_index_at_once(sample: World) -> None:
+def test_two_processes_can_index_concurrently(sample: World) -> None:
     command = [str(PERDURE), "sessions", "search", "tide", "--json", "--limit", "500"]
     started = [
         subprocess.Popen(command, env=sample.environment, stdout=subprocess.PIPE) for _ in range(3)

@@ -161,7 +161,7 @@ def test_conflicting_options_or_an_unknown_embedder_are_refused(tmp_path: Path) 
 
 
 @pytest.mark.all_only
-def test_interrupted_mcp_server_ends_at_once(address: str) -> None:
+def test_interrupted_mcp_server_ends_immediately(address: str) -> None:
     command = (sys.executable, "-m", "perdure", "mcp", "serve", "--store", address)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdin is not None

@@ -217,7 +217,7 @@ async def test_truncated_stream_raises_unavailable(backend: Backend) -> None:
     assert builder.partial().text == "half an ans"
 
 
-async def test_cancelling_task_ends_call_immediately(backend: Backend) -> None:
+async def test_model_call_ends_immediately_if_its_task_is_cancelled(backend: Backend) -> None:
     started = asyncio.Event()
     client = backend.client(Plan(text="and then", ends="hang"))
 
@@ -234,7 +234,7 @@ async def test_cancelling_task_ends_call_immediately(backend: Backend) -> None:
     await backend.all_ended()
 
 
-async def test_closing_stream_ends_call_immediately(backend: Backend) -> None:
+async def test_model_call_ends_immediately_if_its_stream_is_closed(backend: Backend) -> None:
     client = backend.client(Plan(text="and then", ends="hang"))
     async with closing(client, request_of(backend)) as stream:
         await anext(stream)

@@ -173,7 +173,7 @@ async def _commit(store: Store, session: Session, entries: list[Any], lease: Any
 
 
 @erases
-async def test_erasing_entry_also_erases_its_summaries(opened: Store) -> None:
+async def test_erasure_of_an_entry_erases_its_summaries(opened: Store) -> None:
     session = await opened.create(id="s")
     first, second = await session.append(user(CANARY), assistant("two"))
     await session.append(Compaction(f"summary of {CANARY}", second.id, 10))

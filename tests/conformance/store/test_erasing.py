@@ -155,7 +155,7 @@ async def test_log_records_each_erasure_and_its_author(store: SessionStore) -> N
     }
 
 
-async def test_erasing_again_gives_the_same_certificate(store: SessionStore) -> None:
+async def test_second_erasure_gives_the_same_certificate(store: SessionStore) -> None:
     await create(store, S, said("a"))
     first = await erase(store)
 

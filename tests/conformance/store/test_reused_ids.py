@@ -61,7 +61,7 @@ async def test_session_with_reused_id_is_empty_at_first(handle: Store, lazy: boo
     assert Label.kind not in str(await handle.backend.entries(session.id))
 
 
-async def test_erasing_again_returns_first_certificate(handle: Store) -> None:
+async def test_second_erasure_returns_first_certificate(handle: Store) -> None:
     certificate = await erased(handle, "chat")
     assert (await handle.erase("chat")).id == certificate
     with pytest.raises(SessionNotFound):

@@ -227,7 +227,7 @@ async def test_waiting_for_changes_of_closed_store_raises_store_unavailable(
         await next_change(store)
 
 
-async def test_closing_store_ends_waiting_for_changes(
+async def test_waiting_for_changes_ends_when_the_store_is_closed(
     store: SessionStore,
 ) -> None:
     changes = store.changes()
@@ -243,7 +243,7 @@ async def test_closing_store_ends_waiting_for_changes(
     assert await asyncio.wait_for(waiting, 60) <= 1  # each iterator yields once at its beginning
 
 
-async def test_closing_finishes_pending_commits(data: Data) -> None:
+async def test_closing_the_store_finishes_pending_commits(data: Data) -> None:
     store, other = await data.open(), await data.open()
     await create(store)
     commits = [asyncio.create_task(append(store, S, said(str(number)))) for number in range(20)]

@@ -351,7 +351,7 @@ def _count(db: Connection, subject: str) -> int:
     return row[0]
 
 
-async def test_raised_rate_limit_allows_the_next_request_at_once(store: Store) -> None:
+async def test_raised_rate_limit_allows_the_next_request_immediately(store: Store) -> None:
     await of(store).set_limit(Limit(subject=P, per_minute=1))
     assert await of(store).permit_request(OF_A) == 0
     assert await of(store).permit_request(OF_A) > 30

@@ -155,7 +155,7 @@ async def test_erasure_keeps_content_shared_with_a_session_of_a_newer_version(
     assert await store.blob(blob_hash(content)) == content
 
 
-async def test_two_vacuums_at_once_remove_each_content_once(open_store: Opener) -> None:
+async def test_two_concurrent_vacuums_remove_each_content_once(open_store: Opener) -> None:
     store, other = await open_store(), await open_store()
     contents = tuple(b"%d" % number for number in range(300))
     left = Write(stream=S, create=header("s"))

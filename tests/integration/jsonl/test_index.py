@@ -624,7 +624,7 @@ async def test_reader_of_another_process_does_not_keep_erased_words(
     assert await faults_of_index(store) == []
 
 
-async def test_erasure_also_removes_words_of_deleted_files_from_the_index(
+async def test_erasure_removes_words_of_deleted_files_from_the_index(
     open_store: Opener, folder: Path
 ) -> None:
     store = await open_store()

@@ -196,7 +196,7 @@ async def test_turns_leases_and_commits_never_use_the_replica(
     assert readers.of("perdure.entry") == {PRIMARY}
 
 
-async def test_new_commit_is_found_at_once_by_lists_and_searches(
+async def test_new_commit_is_found_immediately_by_lists_and_searches(
     servers: Replicated, database: str, store: Store
 ) -> None:
     async with perdure.open(servers.at(database)) as other:
@@ -208,7 +208,7 @@ async def test_new_commit_is_found_at_once_by_lists_and_searches(
             assert len(await store.search(f"bird{number}")) == 1
 
 
-async def test_commit_with_durability_normal_is_listed_at_once(
+async def test_commit_with_durability_normal_is_listed_immediately(
     servers: Replicated, database: str
 ) -> None:
     async with perdure.open(servers.store_at(database), durability="normal") as store:

@@ -95,7 +95,9 @@ async def test_new_database_file_has_its_final_settings(open_store: Opener, path
         assert db.pragma("page_size") == 4096
 
 
-async def test_closing_leaves_only_database_file(open_store: Opener, path: Path) -> None:
+async def test_closing_the_store_leaves_only_the_database_file(
+    open_store: Opener, path: Path
+) -> None:
     await made(open_store)
 
     assert names_in(path.parent) == [path.name]

@@ -206,7 +206,7 @@ async def test_failed_sync_is_followed_by_a_log_restart_before_the_next_commit(
     assert (await store.maintenance.verify()).is_ok
 
 
-async def test_write_ahead_log_of_an_encrypted_store_is_also_synced(
+async def test_write_ahead_log_of_an_encrypted_store_is_synced(
     path: Path, synced: list[str]
 ) -> None:
     store = await SqliteStore.open(

@@ -101,7 +101,7 @@ async def test_commits_that_follow_each_other_closely_share_one_fsync(
         await store.close()
 
 
-async def test_closing_finishes_commits_requested_during_callbacks(
+async def test_closing_the_store_finishes_commits_requested_during_callbacks(
     open_store: Opener,
 ) -> None:
     store = await open_store()
@@ -264,7 +264,7 @@ async def test_idle_open_store_uses_no_cpu_time(store: SqliteStore) -> None:
     assert time.process_time() - before < 0.1
 
 
-async def test_closing_finishes_pending_commits(open_store: Opener) -> None:
+async def test_closing_the_store_finishes_pending_commits(open_store: Opener) -> None:
     store = await open_store()
     await create(store)
     waiting = [asyncio.ensure_future(say(store, str(number))) for number in range(20)]

@@ -21,7 +21,7 @@ def test_regular_file_is_read_through_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fifo", "zero", "folder", "missing"])
-def test_file_that_is_not_regular_is_rejected_at_once(tmp_path: Path, kind: str) -> None:
+def test_file_that_is_not_regular_is_rejected_immediately(tmp_path: Path, kind: str) -> None:
     place = tmp_path / kind
     if kind == "fifo":
         os.mkfifo(place)

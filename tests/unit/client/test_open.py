@@ -274,7 +274,7 @@ async def test_invalid_key_is_rejected_before_creating_anything(tmp_path: Path) 
     assert names_in(tmp_path) == []
 
 
-def test_blocking_open_also_accepts_a_key(tmp_path: Path) -> None:
+def test_blocking_open_accepts_a_key(tmp_path: Path) -> None:
     with open_blocking(f"sqlite:///{tmp_path / 'b.db'}", key=KEY) as store:
         info = store.info()
     assert (info.is_encrypted, info.cipher) == (True, "AEGIS-256")

@@ -469,7 +469,7 @@ async def test_live_events_of_other_sessions_are_not_yielded(
     assert await nothing_follows(watch)
 
 
-async def test_watch_of_a_store_also_yields_live_events(
+async def test_watch_of_a_store_yields_durable_and_live_events(
     store: Store, session: Session, engine: Engine
 ) -> None:
     watch = store.watch(after=0)

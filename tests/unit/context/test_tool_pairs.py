@@ -68,7 +68,7 @@ def test_call_without_result_gets_unknown_outcome() -> None:
     assert "may or may not have taken effect" in prompts.CALL_INTERRUPTED
 
 
-def test_calls_of_the_last_answer_also_get_results() -> None:
+def test_calls_of_the_last_answer_get_results() -> None:
     sent = repair(user("go"), assistant(tool_call("1", "a")))
     assert results_in(sent[-1]) == [("1", prompts.CALL_INTERRUPTED)]
 

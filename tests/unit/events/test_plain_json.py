@@ -52,7 +52,7 @@ def test_required_field_with_value_none_is_included() -> None:
     assert fields_of(LeafMoved(None)) == {"target": None}
 
 
-def test_nested_values_also_become_plain_json() -> None:
+def test_nested_values_become_plain_json() -> None:
     message = assistant("hi", tool_call("c", "x"), usage=Usage(2))
     assert msgspec.json.decode(msgspec.json.encode(plain(message))) == {
         "role": "assistant",

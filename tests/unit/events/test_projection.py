@@ -244,7 +244,7 @@ def test_each_entry_kind_becomes_the_expected_event() -> None:
             assert told(body) == [(type_, payload)]
 
 
-def test_finished_model_call_with_usage_also_causes_a_cost_event() -> None:
+def test_finished_model_call_with_usage_causes_an_additional_cost_event() -> None:
     usage = Usage(1, 2, cost_microcents=30)
     spent = ledger.Spending(70, 1)
     body = ledger.ModelFinished("stop", usage, model="p:m", spent=spent)

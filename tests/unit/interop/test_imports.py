@@ -221,7 +221,7 @@ async def test_older_copy_of_a_file_adds_nothing_and_is_reported() -> None:
     assert await store.state(V3) == before
 
 
-async def test_two_imports_at_once_make_one_session() -> None:
+async def test_two_concurrent_imports_make_one_session() -> None:
     store = RacedStore()
     store.failures = [SessionExists(V3)]
     report = await imported(store, pi_file("v3.jsonl"))

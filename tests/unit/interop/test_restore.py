@@ -202,7 +202,7 @@ async def test_import_killed_at_any_commit_is_completed_by_retry() -> None:
         assert await bundle_of(other, S) == bundle
 
 
-async def test_two_imports_at_once_add_each_entry_once() -> None:
+async def test_two_concurrent_imports_add_each_entry_once() -> None:
     bundle = await bundle_of_many()
     other = empty_store()
     reports = await asyncio.gather(restored(other, bundle, 1), restored(other, bundle, 1))

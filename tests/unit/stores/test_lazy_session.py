@@ -145,7 +145,7 @@ async def test_lazy_session_accepts_a_commit_with_expected_head(
     assert len(await store.entries(S)) == 2
 
 
-async def test_commit_with_an_idempotency_key_stores_a_lazy_session_at_once(
+async def test_commit_with_an_idempotency_key_stores_a_lazy_session_immediately(
     draft: LazySession, store: MemoryStore
 ) -> None:
     write = Write(stream=S, entries=(new_tree(user("a")),))

@@ -222,7 +222,7 @@ def test_signal_during_a_tool_call_exits_the_program(handler: Callable[..., None
         signal.signal(signal.SIGTERM, before)
 
 
-def test_exit_by_a_tool_is_reported_as_its_error() -> None:
+def test_system_exit_in_a_tool_is_reported_as_an_error_of_the_tool() -> None:
     async def act() -> str:
         argparse.ArgumentParser(prog="act").parse_args(["--x"])
         return "acted"

@@ -321,7 +321,7 @@ async def test_paused_run_killed_at_any_commit_can_be_continued(tmp_path: Path) 
             assert (await store.verify()).is_ok
 
 
-async def test_blocking_store_also_asks_for_approval(tmp_path: Path) -> None:
+async def test_run_on_a_blocking_store_asks_for_approval(tmp_path: Path) -> None:
     with perdure.blocking.open(f"sqlite:///{tmp_path / 's.db'}") as store:
         session = PerdureSession("s", store)
         result = await Runner.run(

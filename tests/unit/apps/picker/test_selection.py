@@ -61,7 +61,7 @@ def test_typing_reduces_the_matches_and_deleting_restores_them(state: State) -> 
     assert press(press(state, "session 24"), "\x17").query == "session"
 
 
-def test_typing_selects_the_best_match_again(state: State) -> None:
+def test_typing_moves_the_mark_back_to_the_best_match(state: State) -> None:
     assert press(press(state, "\x1b[B\x1b[B"), "1").marked == 0
 
 

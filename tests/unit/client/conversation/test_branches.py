@@ -36,7 +36,9 @@ async def test_branch_starts_from_the_newest_leaf_in_the_store(
 
 
 @pytest.mark.parametrize("is_root", [True, False])
-async def test_summary_begins_the_new_branch(session: Session, is_root: bool) -> None:
+async def test_summary_is_the_first_entry_of_the_new_branch(
+    session: Session, is_root: bool
+) -> None:
     first = await session.append(user("a"))
     await session.append(user("b"))
     start = None if is_root else first.id

@@ -56,7 +56,7 @@ def test_function_passed_to_a_portal_is_called_inside_its_event_loop() -> None:
     portal.close()
 
 
-def test_many_threads_can_use_one_portal_at_once() -> None:
+def test_many_threads_can_use_one_portal_concurrently() -> None:
     portal = Portal()
 
     def call(number: int) -> int:

@@ -23,7 +23,7 @@ from tests.fakes.tree_log import TreeLog, window_on
 PICTURE = MediaPart("image/png", "media://sha256-" + "0" * 64, 10)
 
 
-def test_fitting_conversation_is_sent_whole() -> None:
+def test_conversation_that_fits_the_budget_is_sent_whole() -> None:
     said = (user("x" * 400), assistant("y", usage=Usage(500, 20)), user("z" * 40))
     prompt = prompt_of(conversation_of(window_on(*said)), budget_tokens=600)
     assert prompt.messages == said

@@ -9,7 +9,7 @@ from tests.fakes.flow_log import FlowLog, graph
 LINE = graph("o>a")
 
 
-def test_new_flow_can_continue_at_once() -> None:
+def test_new_flow_can_continue_without_an_entry() -> None:
     log = FlowLog(LINE)
     assert can_continue(log.state)
     assert next_bodies(log.state) == ()

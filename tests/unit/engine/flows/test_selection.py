@@ -45,7 +45,7 @@ def after(
     return flow_state((entry_of(n, body), body) for n, body in enumerate((started, *bodies)))
 
 
-def test_skills_are_configured_like_the_model_by_default() -> None:
+def test_mode_for_models_applies_to_skills_by_default() -> None:
     assert who_configures(after(), "skills") == "auto"
     state = after(of_skills="ask")
     assert (who_configures(state, "model"), who_configures(state, "skills")) == ("auto", "ask")

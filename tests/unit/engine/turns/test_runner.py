@@ -135,7 +135,7 @@ async def test_partial_answer_is_stored_when_stream_stalls() -> None:
 
 
 @pytest.mark.parametrize("policy", ["continue", "rollback", "ask", "retry"])
-async def test_first_text_is_stored_at_once_except_with_policy_retry(
+async def test_first_text_is_stored_immediately_except_with_policy_retry(
     policy: str,
 ) -> None:
     stage = Stage()
@@ -245,7 +245,7 @@ async def test_stop_request_ends_an_effect_without_cancelling_its_task(times: in
     assert stopping.has_cut
 
 
-async def test_effect_can_stop_its_own_turn_and_return_at_once() -> None:
+async def test_effect_can_stop_its_own_turn_and_return_immediately() -> None:
     stopping = StopRequest()
 
     async def effect() -> Input:

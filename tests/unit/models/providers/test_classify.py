@@ -113,7 +113,7 @@ def test_refusal_for_another_reason_is_not_an_overflow(said: str) -> None:
     assert isinstance(of_status(400, {"message": said}), ModelRefused)
 
 
-def test_too_many_tokens_a_minute_counts_as_a_rate_limit() -> None:
+def test_error_for_too_many_tokens_a_minute_counts_as_a_rate_limit() -> None:
     error = of_status(429, {"message": "Too many tokens, please wait before trying again."})
     assert isinstance(error, RateLimited)
 

@@ -174,7 +174,7 @@ async def test_name_with_line_feeds_is_printed_on_one_line(tmp_path: Path) -> No
     assert await listed(tmp_path) == ["a\\nb", "c\\udcff"]
 
 
-async def test_all_files_that_match_a_glob_are_read_at_once(tmp_path: Path) -> None:
+async def test_all_files_that_match_a_glob_are_read_in_one_call(tmp_path: Path) -> None:
     (tmp_path / "src" / "deep").mkdir(parents=True)
     (tmp_path / "src" / "a.py").write_text("one\n")
     (tmp_path / "src" / "deep" / "b.py").write_text("two")

@@ -48,7 +48,7 @@ async def test_only_one_of_several_changes_with_the_same_etag_succeeds(
         assert (refused, found[412]) == ({"head_conflict"}, 7)
 
 
-async def test_change_with_an_idempotency_key_also_needs_the_current_etag(tmp_path: Path) -> None:
+async def test_change_with_an_idempotency_key_still_needs_the_current_etag(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"], address=f"sqlite:///{tmp_path / 'a.db'}") as server:
         url = f"/v1/sessions/{await server.said('hi')}"
         etag = (await server.http.get(url)).headers["etag"]

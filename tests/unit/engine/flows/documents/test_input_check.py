@@ -26,7 +26,7 @@ def test_missing_inputs_get_their_defaults() -> None:
     assert check_inputs(LOCATED, given) == (given, [])
 
 
-def test_all_input_faults_are_reported_at_once() -> None:
+def test_all_input_faults_are_reported_together() -> None:
     given = {"days": "many", "is_long": 1, "file": " ", "day": "x"}
     assert in_order(check_inputs(LOCATED, given)[1]) == (
         "there is no input 'day'; the workflow takes: topic, days, is_long, file",

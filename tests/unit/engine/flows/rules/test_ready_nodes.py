@@ -73,7 +73,7 @@ def test_node_must_still_hand_over_to_its_remaining_successors() -> None:
     assert ids(log.claim("o").hand("o", "b").state) == ["a", "b"]
 
 
-def test_node_can_hand_over_forward_and_backward_at_once() -> None:
+def test_node_can_hand_over_forward_and_backward_together() -> None:
     log = FlowLog(graph("o>a", "a>z")).work("o", "a").claim("a", "o=>a").hand("a", "z", "o")
     assert log.run.awaiting_handoff == ("a",)
     assert log.run.completed_handoffs == ("a=>z",)

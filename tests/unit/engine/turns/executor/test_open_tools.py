@@ -92,7 +92,7 @@ async def test_abort_stops_all_parallel_tools() -> None:
     assert [end.outcome for end in ended if isinstance(end, ToolFinished)] == ["aborted"] * 3
 
 
-async def test_abort_stops_parallel_tools_at_once() -> None:
+async def test_abort_stops_parallel_tools_immediately() -> None:
     together, cancelled, seen = asyncio.Barrier(4), 0, list[int]()
 
     @tool(effect="read")

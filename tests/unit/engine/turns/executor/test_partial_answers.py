@@ -65,7 +65,7 @@ async def test_partial_answer_is_saved_while_the_stream_stalls() -> None:
     assert answer.kept == [b"one two ", b"one two three"]
 
 
-async def test_large_piece_of_an_answer_is_saved_at_once() -> None:
+async def test_large_piece_of_an_answer_is_saved_immediately() -> None:
     answer = Arriving()
     async with answer.keeping:
         answer.grow(b"a")
