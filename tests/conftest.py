@@ -115,8 +115,8 @@ def pytest_runtest_logfinish() -> None:
 def recordings() -> Path:
     """Return the folder of recorded sessions; skip the test if the folder is missing.
 
-    A folder named by $PERDURE_RECORDINGS must exist, because a user who names one wants these tests
-    to run.
+    A folder named by $PERDURE_RECORDINGS must exist, because a user who names a folder wants the
+    tests of recordings to run.
     """
     named = os.environ.get("PERDURE_RECORDINGS")
     folder = Path(named) if named else REPOSITORY.parent / "shared" / "data" / "recordings"
@@ -131,8 +131,8 @@ def recordings() -> Path:
 def chromium() -> str:
     """Return the path of Chromium; skip the test if Chromium is missing.
 
-    A program named by $PERDURE_CHROMIUM must exist, because a user who names one wants these tests
-    to run.
+    A program named by $PERDURE_CHROMIUM must exist, because a user who names a program wants the
+    tests of pages to run.
     """
     named = os.environ.get("PERDURE_CHROMIUM")
     found = shutil.which(named or "chromium")
@@ -156,8 +156,8 @@ def axe() -> str:
 def real_pi_package() -> Path:
     """Return the folder of pi's npm package; skip the test if the package is missing.
 
-    If $PERDURE_PI is set, its folder must contain the package, because a user who sets it wants
-    these tests to run.
+    If $PERDURE_PI is set, its folder must contain the package, because a user who sets $PERDURE_PI
+    wants the tests of pi to run.
     """
     package = real_pi.installed()
     if package is not None:

@@ -1,4 +1,4 @@
-"""The modules that a program loads by importing perdure: only those it needs."""
+"""The modules that a program loads by importing perdure: only the modules that it needs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Sessions recorded by other agents, imported, read, exported and imported again.
 
 The recordings belong to other people and are not in this repository. If the recordings are missing,
-these tests are skipped, and the summary of the test run counts them. `tests/unit/interop` covers
-every format with fixtures of our own.
+the tests of this module are skipped, and the summary of the test run counts them.
+`tests/unit/interop` covers every format with fixtures of our own.
 """
 
 from __future__ import annotations

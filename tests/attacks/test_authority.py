@@ -1,6 +1,6 @@
 """Imported data has no authority: nothing that a received session says is ever obeyed.
 
-Every form of `tests.fakes.hostile_sessions` is imported, and is put into stores that somebody else
+Every form of `tests.fakes.hostile_sessions` is imported, and is put into stores that another user
 wrote. Each session is resumed with an agent that asks before it changes anything, by
 `Runtime.resume` and by the command itself.
 """

@@ -1,6 +1,6 @@
 """Only allowed commands run, however a command is spelt.
 
-The corpus has one command per line; escapes such as ``\\n`` and ``\\0`` in it stand for those
+The corpus has one command per line; escapes such as ``\\n`` and ``\\0`` stand for the escaped
 characters. The rules allow ``git status``, ``echo **`` (anything after ``echo``) and ``pytest
 tests/* -q``.
 """

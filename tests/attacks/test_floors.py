@@ -1,4 +1,4 @@
-"""No tool accesses a person's own files: those of perdure, other programs and shells, and keys.
+"""No tool accesses a person's own files: files of perdure, other programs and shells, and keys.
 
 The working directory is the home folder, which is the most dangerous choice. Each of the three file
 scopes is tested. A file fails the test if a tool shows it, changes it, or creates it where it is

@@ -234,7 +234,7 @@ async def test_flow_from_another_user_runs_only_in_the_given_workspace(
 
 
 def files_in(*folders: Path) -> list[Path]:
-    """All that is in `folders`."""
+    """The paths of all files and folders in `folders`."""
     return sorted(path for folder in folders for path in folder.rglob("*"))
 
 

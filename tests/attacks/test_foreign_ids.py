@@ -101,7 +101,7 @@ def other_headers(lines: list[bytes]) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def documents(content: bytes) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the messages of variants of an export of opencode; each has another history."""
+    """Yield variants of an opencode export, as messages; each variant has another history."""
     whole: dict[str, Any] = json.loads(content)
     messages: list[Any] = whole["messages"]
     for at, message in enumerate(messages):

@@ -177,7 +177,7 @@ def ignored_by_a_file_outside(scene: Scene) -> None:
 
 
 def index_names_a_file_outside(scene: Scene) -> None:
-    """``git add`` rejects such a name, but an index can contain it."""
+    """``git add`` rejects a name outside the repository, but an index can contain the name."""
     rename_in_index(scene, "aa/outside/secret.txt", "../outside/secret.txt")
 
 

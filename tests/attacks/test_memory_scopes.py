@@ -289,7 +289,7 @@ def questions(
 
 
 def words_by(scopes: Sequence[Place], field: str) -> dict[tuple[int, object], set[str]]:
-    """Return the words of all `scopes` of a namespace with the same value of `field`."""
+    """Map each namespace and each value of `field` to the words of its scopes."""
     words: defaultdict[tuple[int, object], set[str]] = defaultdict(set)
     for place in scopes:
         words[place.namespace, getattr(place, field)].add(place.word)

@@ -1,6 +1,6 @@
 """No path leads outside, reads a credential or writes protected files, even with swapped links.
 
-The corpora have one path per line; ``\\0`` and the escapes of surrogates in them stand for those
+The corpora have one path per line; ``\\0`` and the escapes of surrogates stand for the escaped
 characters.
 """
 
@@ -124,7 +124,7 @@ async def test_forbidden_path_is_never_read(root: Path, outside: Path) -> None:
 
 async def test_forbidden_path_is_never_written(root: Path, outside: Path) -> None:
     # Scenario 9.31 of the specification.
-    """No existing file changes; an odd path may create a new file, but only in the workspace."""
+    """No existing file changes; an odd path can create a new file, but only in the workspace."""
     after = state_of(root.parent)
     for path in [*PATHS, *WRITES]:
         with case(path):

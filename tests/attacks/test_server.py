@@ -83,7 +83,7 @@ class Models:
 
 @dataclass
 class World:
-    """A server with sessions and facts of bob, of no subject and of ana, and their ids."""
+    """A server with sessions and facts about bob, about ana and about no subject, and their ids."""
 
     server: Served
     targets: list[StreamId]
@@ -94,7 +94,7 @@ class World:
     operations: list[Operation]
 
     def values(self, target: str, entries: str | None = None) -> Values:
-        """Arguments that name the session `target`, and its entries or those of `entries`."""
+        """Arguments that name the session `target`, and its entries or the entries of `entries`."""
         entry = f"{entries or target}/0"
         return {
             "session_id": target,

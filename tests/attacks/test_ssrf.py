@@ -1,6 +1,6 @@
 """No request reaches internal hosts: by its URL, by name resolution, or by a response.
 
-The corpus has one URL per line; ``\\t`` and ``\\n`` in it stand for those characters. Only
+The corpus has one URL per line; ``\\t`` and ``\\n`` in a URL stand for a tab and a line feed. Only
 ``https://allowed.example`` is allowed. A server on loopback counts the connections that would reach
 an internal host.
 """

@@ -197,7 +197,7 @@ async def computed_within(limit_s: float, work: Coroutine[object, object, object
 
 
 class Calls:
-    """Runs calls one after the other; `refused` lists those that raised a perdure error."""
+    """Runs calls one after the other; `refused` lists the calls that raised a perdure error."""
 
     def __init__(self) -> None:
         self.refused: list[str] = []

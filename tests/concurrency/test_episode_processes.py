@@ -1,4 +1,4 @@
-"""Several processes end sessions, or open a store with ends, at once: one episode for each end."""
+"""Several processes concurrently end sessions, or open a store: each end gets one episode."""
 
 from __future__ import annotations
 

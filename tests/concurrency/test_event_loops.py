@@ -1,4 +1,4 @@
-"""Stores awaited from several event loops lose nothing, or raise an error at once.
+"""Stores awaited from several event loops lose nothing, or raise an error immediately.
 
 Without asyncio, for example under trio or curio, the error is one clear sentence.
 """

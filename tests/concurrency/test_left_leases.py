@@ -1,4 +1,4 @@
-"""A process can take its own lease again at once if the turn that took it no longer runs."""
+"""A process takes its own lease again immediately if the turn with the lease no longer runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`open_or_create` in several processes at once: one session for an id, and no entry is lost."""
+"""`open_or_create` in several concurrent processes: one session for an id, and no entry is lost."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 One specification tests every backend and every wire format. Most failures appear on two backends,
 one in memory and one on disk, and on two models, one offline and one over HTTP. `make check` runs
-the tests only on these two backends and two models. `make test` runs everything on each storage
+the tests only on the two backends and the two models. `make test` runs everything on each storage
 engine: memory, SQLite, PostgreSQL and session files. An encrypted store runs the code of SQLite on
 encrypted pages. The second dialect of session files runs the code of the first dialect on other
 records. For both variants, `make test` runs only the tests whose result can differ (`DIFFERS`), and

@@ -33,7 +33,7 @@ DEATHS: list[tuple[Moment, int]] = [
 
 
 def together_run(plan: DocumentPlan) -> None:
-    """Run the flow of `plan` in two processes at once, each to its end."""
+    """Run the flow of `plan` in two concurrent processes, each to its end."""
     with forked(document.run, plan) as one, forked(document.run, plan) as other:
         both = [one.ended(), other.ended()]
     assert [done.code for done in both] == [0, 0], [done.err for done in both]

@@ -1,4 +1,4 @@
-"""``kill -9`` at every commit of whole flows, and two processes that run one flow at once."""
+"""``kill -9`` at every commit of whole flows, and two processes that run one flow concurrently."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """``kill -9`` at every commit and model call of a session that invokes another agent.
 
-After every kill, the child session is opened once and has one turn, and its cost is included in the
-sum of its parent session."""
+After every kill, the child session is opened once and has one turn, and the cost of the child is
+included in the total of the parent session."""
 
 from __future__ import annotations
 

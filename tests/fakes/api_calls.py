@@ -94,7 +94,7 @@ def calls(operation: Operation, values: Mapping[str, Any], *, is_whole: bool) ->
     """Yield calls of `operation` with arguments from `values`, matched by name.
 
     The first call has all parameters, except a cursor without a valid value in `values`. The second
-    call also has the cursor. The third call has only the required parameters. If `is_whole`,
+    call has the cursor in addition. The third call has only the required parameters. If `is_whole`,
     further calls each add one form of one optional parameter to the required ones.
     """
     query = {each["name"]: each for each in operation.parameters if each["in"] == "query"}

@@ -45,12 +45,12 @@ class Stage:
         id: str = "s",
         **agent: Any,
     ) -> Chat:
-        """Start a session with an agent that has these tools and settings."""
+        """Start a session with an agent that has the given `tools` and settings."""
         made = Agent("helper", model=MODEL, tools=tuple(tools), **agent)
         return await self.runtime(made).start(made, id=id)
 
     async def kept(self, stream: str = "s") -> Message:
-        """Advance the clock until a part of the arriving answer is stored; return this part."""
+        """Advance the clock until a part of the arriving answer is stored; return it."""
 
         async def is_kept() -> bool:
             self.clock.advance(EVERY_S)

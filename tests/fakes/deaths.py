@@ -29,7 +29,7 @@ class ForksImports:
         os.set_blocking(self._writing, False)
 
     def tell(self) -> None:
-        """In a fork: report each module when it is imported, because the fork may be killed."""
+        """In a fork: report each module when it is imported, because the fork might be killed."""
 
         def told(event: str, arguments: tuple[Any, ...]) -> None:
             if event == "import" and arguments[0].startswith("perdure."):

@@ -26,7 +26,7 @@ HELPER: dict[str, object] = {
 def document(*edges: str, prompts: dict[str, str | None] | None = None, **refs: str) -> Workflow:
     """Return the workflow of edges such as ``in>plan``; ``in`` and ``out…`` are its end nodes.
 
-    A node's agent is ``helper`` unless `refs` contains another; its prompt contains its id.
+    A node's agent is ``helper`` unless `refs` contains another; its prompt contains the node's id.
     """
     pairs = [edge.split(">") for edge in edges]
     ids = dict.fromkeys(id for pair in pairs for id in pair)

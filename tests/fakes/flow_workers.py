@@ -48,7 +48,7 @@ async def asking_note(name: str) -> str:
 
 
 def roles(kind: Kind, asking: Sequence[str] = ()) -> list[Agent]:
-    """Return the agents of the flow `kind`; those of the roles in `asking` ask a person."""
+    """Return the agents of the flow `kind`; the agents of the roles in `asking` ask a person."""
     return [
         Agent(role, model="scripted:flow", tools=[asking_note if role in asking else write_note])
         for role in GRAPHS[kind].roles

@@ -40,7 +40,7 @@ _IN_STREAM: dict[ErrorCode, tuple[int, str]] = {
 def events(plan: Plan) -> list[Chunk]:
     """The chunks of a stream without errors.
 
-    Each call arrives in one chunk. Only the first call is signed.
+    Each call arrives in one chunk. Only the first call of an answer has a signature.
     """
     found = words(plan)
     for index, (call_id, name, args) in enumerate(plan.calls):

@@ -1,9 +1,9 @@
 """An MCP server, written by hand, over standard input and output.
 
 ``python handwritten_mcp_server.py KIND``. The kind ``honest`` has one good tool. The kind
-``several`` also has some tools of `mcp_server`, with the same effects. Every other kind is hostile:
-the name of a listing in `LISTINGS`, or a misbehaviour such as ``silent``. If ``$MCP_DEEDS`` is set,
-the server creates that file at its start.
+``several`` has, in addition, some tools of `mcp_server`, with the same effects. Every other kind is
+hostile: the name of a listing in `LISTINGS`, or a misbehaviour such as ``silent``. If
+``$MCP_DEEDS`` is set, the server creates that file at its start.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def modules() -> Iterator[ModuleType]:
 
 
 def patterns() -> Iterator[Pattern]:
-    """Yield each compiled pattern of a module once, also those in its tuples and dicts."""
+    """Yield each compiled pattern of a module once, including patterns in tuples and dicts."""
     places: dict[re.Pattern[Any], tuple[str, str]] = {}
     used: dict[re.Pattern[Any], set[str]] = {}
     for module in modules():

@@ -1,4 +1,4 @@
-"""A change of a file by another process while this one reads it, at a chosen moment.
+"""A change of a file by another process while this process reads the file, at a chosen moment.
 
 A program that reads a file accesses its path several times: first for its status, then to open it,
 perhaps more than once. Another process can act before any of the program's accesses.

@@ -103,7 +103,7 @@ async def finished(plan: DocumentPlan, store: Store, told: int | None = None) ->
 
 
 def lay_out(plan: DocumentPlan) -> None:
-    """Write the input files, unless they exist: another process may already be reading them."""
+    """Write the input files, unless they exist: another process might be reading them."""
     files = {"notes.md": "{{inputs.topic}} as it stands", "w.workflow.yaml": DOCUMENT}
     for name, text in files.items():
         if not (Path(plan.folder) / name).exists():

@@ -57,7 +57,7 @@ class Proxy:
         self.released = asyncio.Event()
 
     def cut(self, cut: Cut) -> None:
-        """Break a connection at `cut`. Only messages after this call are counted."""
+        """Break a connection at `cut`. Messages before the call of this method do not count."""
         self._cut = cut
 
     def end_cut(self) -> int | None:

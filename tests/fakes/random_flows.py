@@ -59,8 +59,8 @@ ENDS = ("aborted", "error", "length")
 def graphs(draw: st.DrawFn, most: int = MANY) -> Graph:
     """Draw a runnable workflow: 1 to 30 nodes, at most `most` inner nodes, edges only forward.
 
-    The last node belongs to the owner and has no successors; other nodes of the owner can also lack
-    successors. A node can have the name of a role, even of a role that is not its own.
+    The last node belongs to the owner and has no successors; some other nodes of the owner have
+    none either. A node can have the name of a role, even of a role that is not its own.
     """
     # Few nodes meet more of each other; hypothesis alone would mostly draw the ends of a range.
     inner = draw(st.sampled_from([n for n in (0, 1, 2, 2, 3, 3, 4, 4, 5, MANY) if n <= most]))

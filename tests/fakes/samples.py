@@ -53,8 +53,8 @@ def sampled(
     `each` is 1, the sample is the middle case. The cases outside the sample have the marker
     ``all_only``.
 
-    `names` is the argument of `pytest.mark.parametrize`. If `names` is a tuple, each case is also a
-    tuple.
+    `names` is the argument of `pytest.mark.parametrize`. If `names` is a tuple, each case is a
+    tuple of the same length.
     """
     groups: defaultdict[Hashable, list[int]] = defaultdict(list)
     for index, case in enumerate(cases):

@@ -108,7 +108,7 @@ class ScriptedRoles:
             await self._store.release_lease(lease)
 
     async def stop(self, session: StreamId) -> None:
-        """Do nothing, because a turn of a scripted role ends at once."""
+        """Do nothing, because a turn of a scripted role ends immediately."""
 
     async def _finish(self, lease: Lease, role: str, companion: CommitParticipant) -> None:
         self._running[role] = self._running.get(role, 0) + 1

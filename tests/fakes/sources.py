@@ -1,4 +1,4 @@
-"""Files of other programs, written for these tests, and helpers to check what was read."""
+"""Files of other programs, written for the tests, and helpers to check what was read."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def opencode_file(name: str) -> bytes:
 
 
 def growing_files() -> list[bytes]:
-    """Return the fixtures of those programs that append whole records to their files."""
+    """Return the fixtures of the programs that append whole records to their files."""
     documents = {opencode_file(name) for name in OPENCODE}
     documents.update(map(FILES["aider"][1], FILES["aider"][0]))
     documents.add((FIXTURES / "messages" / "chat.json").read_bytes())

@@ -121,7 +121,7 @@ class MortalModel:
 
 
 def scenario(chunk_delay_s: float) -> Scenario:
-    """Return a scenario: first two calls at once, then the answer with their results."""
+    """Return a scenario: first two calls in one message, then the answer with their results."""
     calls = CallTools(
         (
             ScriptedCall("write_line", '{"text": "one"}', id="c1"),

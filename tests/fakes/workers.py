@@ -94,8 +94,8 @@ class WorkerProcess:
     the worker's start.
 
     Unless `is_patient` is False, a fork is patient: it does not take over from a worker that only
-    stands still for some seconds, as on a busy machine. A patient fork takes over from a killed
-    worker soon, because the lock of a killed worker is free.
+    pauses for some seconds, as on a busy machine. A patient fork takes over from a killed worker
+    soon, because the lock of a killed worker is free.
     """
 
     def __init__(

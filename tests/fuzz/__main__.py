@@ -1,8 +1,8 @@
 """`python -m tests.fuzz FORMAT --seconds N [--seed S]`: an importer against mutated real lines.
 
-FORMAT is one of the import formats, or ``all``. In one of `MEASURED_EACH` cases, the run also
-measures memory. Every case depends on its seed alone. A failure prints the seed and the path of the
-failed file, and ends the run with exit code 1.
+FORMAT is one of the import formats, or ``all``. In one of `MEASURED_EACH` cases, the run measures
+memory in addition. Every case depends on its seed alone. A failure prints the seed and the path of
+the failed file, and ends the run with exit code 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Random flows, random behaviour of roles and people, and kills: the invariants always hold.
 
-No role has two turns at once. No handoff is lost or delivered twice. No artifact is used again. A
-flow that does not run has ended, waits for a person, or states the reason. `FlowOracle` describes
+No role has two concurrent turns. No handoff is lost or delivered twice. No artifact is used again.
+A flow that does not run has ended, waits for a person, or states the reason. `FlowOracle` describes
 the allowed behaviour independently of the engine. At the end, people answer all questions and roles
 answer correctly: then every flow ends, except a flow in which a role has no agent.
 """
@@ -179,7 +179,7 @@ class FlowWorld(FlowMachine):
     def answer_and_go_on(self, place: int, is_let: bool, seed: int) -> None:
         """A person answers all questions except one, and a process runs the flow.
 
-        Sometimes the person also sends a message to a role that waits for a handoff.
+        In addition, the person sometimes sends a message to a role that waits for a handoff.
         """
         state = self.done(self.state())
         for number, each in enumerate(waits_in(state)):
@@ -325,7 +325,7 @@ class FlowWorld(FlowMachine):
 
     @rule(kind=st.sampled_from(EDITS), place=st.integers(0, 29))
     def edit(self, kind: str, place: int) -> None:
-        """Edit the workflow file; the result may be invalid."""
+        """Edit the workflow file; the result can be invalid."""
         now = self.oracle.graph
         if kind == "broken":
             (self.folder / WORKFLOW).write_text("workflow: [")
@@ -524,7 +524,7 @@ class FlowWorld(FlowMachine):
 
 
 def _changed(nodes: tuple[FlowNode, ...], kind: str, place: int) -> tuple[FlowNode, ...]:
-    """Return `nodes` with one changed: another role, its join toggled, or its person toggled."""
+    """Return `nodes` with one changed node: another role, a toggled join, or a toggled person."""
     node = nodes[place % len(nodes)]
     changed = {
         "recast": msgspec.structs.replace(node, role=ROLES[place % len(ROLES)]),

@@ -162,7 +162,7 @@ class RoleWorld(FlowMachine):
         moment=st.sampled_from(("before", "after", "asked")),
     )
     def run(self, seed: int, mood: str, dies_at: int | None, moment: Moment) -> None:
-        """Run the flow in a new process while the previous process may still run it."""
+        """Run the flow in a new process while the previous process might still run the flow."""
         self.done(self._ended([*self.running][:-1]))
         self.chance, self.answer = random.Random(seed), in_mood(mood)
         self.done(self._run(self.process(dies_at, moment)))
@@ -249,7 +249,7 @@ class RoleWorld(FlowMachine):
 
     @rule()
     def kill(self) -> None:
-        """Kill all processes at once, in the middle of their work."""
+        """Kill all processes together, in the middle of their work."""
         self.done(self._killed())
 
     async def _killed(self) -> None:

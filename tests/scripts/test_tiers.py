@@ -84,7 +84,7 @@ def test_no_test_file_sets_the_marker_checked() -> None:
 
 
 def parts_of(tier: str, arguments: str = "") -> list[list[str]]:
-    """Return the words of each command of pytest that ``make`` runs for a tier of the tests."""
+    """Return the words of each pytest command that ``make`` runs for a tier of the tests."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith("MAKE")}
     command = ["make", "-n", tier, f"ARGS={arguments}"]  # the make of this test may export others
     printed = subprocess.check_output(command, cwd=REPOSITORY, env=environment, text=True)

@@ -140,7 +140,7 @@ def parameters_in(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def methods_of(known: type) -> Iterator[tuple[str, str]]:
-    """Yield the name of each public method with the name of each of its parameters."""
+    """Yield the name of each public method, with the name of each parameter."""
     for name, value in inspect.getmembers(known, inspect.isfunction):
         if not name.startswith("_") and f"{known.__name__}.{name}" not in NOT_ASKED:
             for parameter in parameters_in(value):

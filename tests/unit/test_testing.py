@@ -97,7 +97,7 @@ async def test_scripted_summary_is_used_by_compaction() -> None:
 
 
 class Overloaded(perdure.errors.ModelError):
-    """An error of a program, with the code of an error of perdure."""
+    """An error of a program whose code is the code of an error of perdure."""
 
     code = "rate_limited"
 

@@ -3,8 +3,8 @@
 `World.run` runs a command in the process of the test, which takes a tenth of the time of a new
 process. In an asyncio test, `World.run` forks the command from a process that has loaded the
 modules of the command. `World.fork` starts a forked command in the background. `World.start` starts
-the installed command in a new process. If the environment contains a variable that Python itself
-reads at its start, `World.run` also starts a new process.
+the installed command in a new process. A variable in the environment that Python itself reads at
+its start makes `World.run` start a new process.
 """
 
 from __future__ import annotations

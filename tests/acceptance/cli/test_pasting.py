@@ -36,7 +36,7 @@ class Terminal:
         return self._shown
 
     def type(self, text: str) -> None:
-        """Type `text`, all at once."""
+        """Type the whole `text` without a pause."""
         os.write(self._descriptor, text.encode())
 
 

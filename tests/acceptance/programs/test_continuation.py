@@ -77,7 +77,8 @@ class World:
 def sent_to(server: ModelServer) -> str:
     """Return the conversation in the newest request that has one, without instructions and tools.
 
-    Claude Code also opens a connection with a request for ``/``, which can arrive at any time.
+    Claude Code opens an additional connection with a request for ``/``, which can arrive at any
+    time.
     """
     bodies = (request.body for request in reversed(server.requests))
     said = (body.get("messages") or body.get("input") for body in bodies)

@@ -1,4 +1,4 @@
-"""A session moves to another folder: tools, prompt and names follow it, also after a restart."""
+"""A session moves to another folder: tools, prompt and names follow, even after a restart."""
 
 from __future__ import annotations
 

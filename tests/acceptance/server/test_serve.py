@@ -43,7 +43,7 @@ async def serving(
 ) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
     """The server of the program in `folder`, and the address that it prints.
 
-    Its errors are in the file ``stderr`` of the folder.
+    The errors of the server are in the file ``stderr`` of the folder.
     """
     environment = {
         "PATH": os.environ["PATH"],

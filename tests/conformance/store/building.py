@@ -1,4 +1,4 @@
-"""Helpers that append and read entries, used by most of these tests."""
+"""Helpers that append and read entries, used by most tests of this folder."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def append_one(
 
 
 async def in_a_turn(store: SessionStore) -> Lease:
-    """Open a turn in a new stream "s": s/0 is a message before it, s/1 its start, s/2 its input."""
+    """Open a turn in a new stream "s": s/0 precedes the turn, s/1 starts it, s/2 is its input."""
     await create(store, S, said("before"))
     lease = await store.acquire_lease(S, "me", TTL_MS)
     await append(store, S, turn_started(), said("do it"), lease=lease)

@@ -190,7 +190,7 @@ class Namespace:
 
 
 async def carried_out(backend: Backend, steps: list[tuple[str, int]]) -> None:
-    """Run every step, then compare the lists with the scan, also through a second handle."""
+    """Run all steps; compare the lists with the scan through a first and a second handle."""
     data = backend.new()
     try:
         namespace = Namespace(await data.open())

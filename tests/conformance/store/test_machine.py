@@ -93,7 +93,7 @@ class StoreMachine(RuleBasedStateMachine):
         return tree[choice].id if choice < len(tree) else None
 
     def lease(self, stream: StreamId, number: int) -> Lease | None:
-        """Return None, or a lease of the stream that another owner may have taken over."""
+        """Return None, or a lease of the stream that another owner might have taken over."""
         leases = [lease for lease in self.leases if lease.stream == stream]
         return [None, *leases, *leases[-1:] * 3][number % (4 + len(leases))] if leases else None
 

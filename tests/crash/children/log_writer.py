@@ -1,4 +1,4 @@
-"""Commit to two streams at once, forever or until the file layer kills this process.
+"""Append to two streams in each commit, forever or until the file layer kills this process.
 
 `kill_at_each` runs `live_once` in a separate process that is killed at its first write or fsync,
 then in one that is killed `step` operations later, and so on until a process survives. The stores

@@ -121,7 +121,7 @@ def mocker() -> Iterator[Mocker]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests of internals of LangGraph's stores, and those that would run twice.
+    """Deselect the tests of internals of LangGraph's stores, and tests that would run twice.
 
     A case on a file uses the same perdure store as the case in memory.
     """

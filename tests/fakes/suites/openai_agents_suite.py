@@ -91,7 +91,7 @@ for name in ("agents", "agents.memory"):
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests of the internals of `SQLiteSession`, and those without a session."""
+    """Deselect the tests of the internals of `SQLiteSession`, and the tests without a session."""
     left = [each for each in items if each.name.startswith(tuple(INSIDE)) or not _is_used(each)]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]

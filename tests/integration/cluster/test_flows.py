@@ -63,7 +63,7 @@ async def test_flow_of_a_killed_worker_continues_on_another_worker(
 
 
 async def work_of(store: Store) -> list[tuple[int, int, int]]:
-    """Return the numbers of waiting flows, running flows, and workers of each queue of flows."""
+    """For each queue of flows, return the numbers of waiting flows, running flows and workers."""
     found = (await cluster_status(store.backend, store.outside.clock)).queues
     return [
         (each.waiting, each.running, len(each.served_by))

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.full_only
 
 
 def measured(folder: Path) -> dict[str, list[Any]]:
-    """Map each metric to its points, read from the file that the worker wrote at its end."""
+    """Map each metric to its points, read from the file that the worker wrote before it ended."""
     (resource,) = json.loads((folder / FILE).read_text())["resource_metrics"]
     (scope,) = resource["scope_metrics"]
     return {metric["name"]: metric["data"]["data_points"] for metric in scope["metrics"]}

@@ -125,7 +125,7 @@ def test_read_only_record_folder_is_reported_with_its_flow(
 
 
 def test_existing_workflow_is_not_rewritten(tmp_path: Path) -> None:
-    """Another process that runs the flow may be reading the workflow file."""
+    """Another process that runs the flow might be reading the workflow file."""
     write_record(StreamId("f"), tmp_path, "the graph")
     before = (tmp_path / "workflow.yaml").stat()
     write_record(StreamId("f"), tmp_path, "the graph")

@@ -1,7 +1,7 @@
 """Turns whose commit to the flow's log is rejected because of a concurrent append to the log.
 
-The log of the flow is shorter than the sessions of the roles. Therefore, the log and a session have
-different heads, and a runner that confused the heads would fail the tests."""
+The log of the flow is shorter than the sessions of the roles. Because the log and a session have
+different heads, a runner that confused the heads would fail the tests."""
 
 from __future__ import annotations
 

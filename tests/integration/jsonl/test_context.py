@@ -47,7 +47,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 10_000)), max_
 
 
 class Conversation:
-    """A session to which the store writes, and sometimes also the program of the dialect."""
+    """A session to which the store and sometimes the program of the dialect write."""
 
     def __init__(self, store: JsonlStore, folder: Path, dialect: DialectName) -> None:
         self.store = store

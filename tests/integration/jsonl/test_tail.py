@@ -45,7 +45,7 @@ async def test_state_read_from_the_tail_equals_state_read_from_the_whole_file(
 async def check_tail_reads(
     store: JsonlStore, open_store: Opener, leaves: Sequence[EntryId]
 ) -> None:
-    """Compare reads of the end of the file with reads of a store that knows the whole file."""
+    """Compare reads of the end of the file with reads of a store that has read the whole file."""
     for leaf, kind, limit in product(leaves, (None, "message", "absent"), (1, 5, 50, 500)):
         fresh = await open_store()
         expected = await store.branch(S, leaf, limit=limit, kind=kind)

@@ -108,7 +108,7 @@ OF_ONE: dict[str, Reading] = {
 
 
 async def fill(store: JsonlStore) -> None:
-    """Write two sessions that share a content; one of them also has a content of its own."""
+    """Write two sessions that share a content; one of them has another content of its own."""
     for stream, contents in ((GONE, (SHARED, OWN)), (STAYS, (SHARED,))):
         shown = (MediaPart("image/png", f"media://{blob_hash(c)}", len(c)) for c in contents)
         write = Write(

@@ -1,4 +1,4 @@
-"""Files that several processes create at once: each file is complete and written by one process."""
+"""Files that several processes create concurrently: each is complete and written by one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two processes do the same operation on one place at once: one succeeds, the other fails."""
+"""Two processes do the same operation on one place concurrently: one succeeds, the other fails."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def limited_file_size(limit: int) -> Generator[None]:
 
 
 async def damaged(open_store: Opener, path: Path) -> int:
-    """Overwrite the second to last page of the entries of a store; return the number of entries."""
+    """Overwrite the second to last page of a store's entries; return the number of entries."""
     store = await open_store()
     await create(store)
     for number in range(40):

@@ -35,7 +35,7 @@ Act = Callable[[], Awaitable[object]]
 
 
 class Counts:
-    """The number of rows that became entries, and of decoded bodies of messages."""
+    """The numbers of rows that became entries and of decoded message bodies."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows = self.bodies = 0

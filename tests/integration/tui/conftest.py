@@ -1,4 +1,4 @@
-"""A store in memory for the chats of these tests."""
+"""A store in memory for the chats of the tests in this folder."""
 
 from __future__ import annotations
 

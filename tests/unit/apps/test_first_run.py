@@ -110,7 +110,7 @@ def test_two_concurrent_first_runs_share_one_key(
     with ExitStack() as stack:
 
         def rival(at: str) -> tuple[StoreKey, ...]:
-            """Start another run after this run has checked for a key."""
+            """Start another run after the tested run has checked for a key."""
             found = look(at)
             others.append(stack.enter_context(child(FIRST_RUN, at)))
             others[0].tell()

@@ -1,4 +1,4 @@
-"""Strict reading of a workflow: all faults at once, each with its line."""
+"""Strict reading of a workflow: all faults are reported together, each with its line."""
 
 from __future__ import annotations
 

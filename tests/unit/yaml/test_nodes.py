@@ -1,4 +1,4 @@
-"""Strict reading of YAML: all faults are reported at once, each with its line."""
+"""Strict reading of YAML: all faults are reported together, each with its line."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def ids_of(turn: int) -> list[str]:
 
 
 def whole(turns: int) -> list[tuple[str, str, list[str]]]:
-    """Return the messages of a run: type, text, ids of the calls or of the result's call."""
+    """Return the type, the text and the call ids of each message of a run."""
     said: list[tuple[str, str, list[str]]] = []
     for turn in range(turns):
         ids = ids_of(turn + 1)

@@ -1,4 +1,4 @@
-"""Only its flow can write to a role's session until the flow is completed or deleted."""
+"""Until a flow is completed or deleted, only the flow can write to the sessions of its roles."""
 
 from __future__ import annotations
 

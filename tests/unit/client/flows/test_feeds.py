@@ -180,7 +180,7 @@ async def test_pages_of_any_size_give_the_same_feed(tmp_path: Path, limit: int) 
 
 
 class SilentStore(ReadStore):
-    """A store that wakes nobody, such as one whose file was removed."""
+    """A store that never wakes its watchers, like a store whose file was removed."""
 
     def changes(self, stream: StreamId | None = None) -> Changes:
         return Changes(asyncio.get_running_loop())

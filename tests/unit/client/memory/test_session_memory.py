@@ -295,7 +295,7 @@ async def test_unexpected_error_of_a_recall_does_not_fail_the_turn(
 
 
 class SlowEmbedder(WordEmbedder):
-    """An embedder that embeds a question at once, but never returns for texts."""
+    """An embedder that embeds a question immediately, but never returns for texts."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         if list(texts) != ["hotel"]:

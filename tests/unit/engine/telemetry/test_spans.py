@@ -200,7 +200,7 @@ async def test_running_turns_and_tokens_are_measured_by_namespace(
 
     @tool(effect="read")
     async def look(where: str) -> str:
-        """Record how many turns run meanwhile."""
+        """Record how many turns run during the call."""
         points = told.points("perdure.turns.running")
         running.extend({each.attributes["perdure.namespace"]: each.value} for each in points)
         return where

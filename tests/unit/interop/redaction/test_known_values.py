@@ -1,4 +1,4 @@
-"""A search for many values at once finds each occurrence of each value."""
+"""A search for many values in one pass finds each occurrence of each value."""
 
 from __future__ import annotations
 

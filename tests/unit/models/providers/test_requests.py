@@ -29,7 +29,7 @@ BYTES = {PNG.handle: b"png"}
 def mapped(
     *messages: Message, media: dict[str, bytes] | None = None, rounds: RoundMemory | None = None
 ) -> list[list[object]]:
-    """Return for each message of the library its parts, or its content if it is a user prompt."""
+    """Return the parts of each message of the library, or the content of a user prompt."""
     request = ModelRequest("openai:x", messages, media=media or {})
     return [
         [part.content if isinstance(part, wire.UserPromptPart) else part for part in message.parts]

@@ -1,4 +1,4 @@
-"""An ADK agent that makes three tool calls at once; the process can die (SIGKILL) at a commit."""
+"""An ADK agent makes three tool calls in one message; the process can die (SIGKILL) at a commit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IDS = ("c0", "c1", "c2")
 
 
 class Model(BaseLlm):
-    """A model that calls a tool three times at once, then answers; it records its requests."""
+    """A model that makes three tool calls in one message, then answers; it records its requests."""
 
     asked: list[list[types.Content]] = Field(default_factory=list)
 

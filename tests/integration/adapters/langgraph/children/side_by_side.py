@@ -1,4 +1,4 @@
-"""A graph whose model makes three tool calls at once, on a saver that can kill its process."""
+"""A graph whose model makes three tool calls in one message; its saver can kill the process."""
 
 from __future__ import annotations
 

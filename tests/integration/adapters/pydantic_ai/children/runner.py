@@ -18,7 +18,7 @@ TOOLS = 2
 
 
 def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    """Call both tools at once, then answer with their results."""
+    """Call both tools in one message, then answer with their results."""
     results = [part for part in messages[-1].parts if part.part_kind == "tool-return"]
     if not results:
         calls = [ToolCallPart(name, {"text": name}, tool_call_id=f"call-{name}") for name in "ab"]

@@ -1,4 +1,4 @@
-"""A durable run whose model makes three tool calls at once; the process dies at a commit."""
+"""A durable run whose model makes three tool calls in one message; the process dies at a commit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def results_in(messages: list[ModelMessage]) -> list[tuple[str, str]]:
 
 
 def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    """Call the tool three times at once, then answer with the results."""
+    """Call the tool three times in one message, then answer with the results."""
     if results := results_in(messages):
         return ModelResponse(parts=[TextPart(" ".join(map(": ".join, results)))])
     calls = [ToolCallPart("look", {"id": id}, tool_call_id=id) for id in IDS]

@@ -1,4 +1,4 @@
-"""Inputs are checked before the flow starts, and all faults are reported at once."""
+"""Inputs are checked before the flow starts, and all faults are reported together."""
 
 from __future__ import annotations
 

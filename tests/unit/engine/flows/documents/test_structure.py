@@ -1,4 +1,4 @@
-"""All validation errors of a document are reported at once, each with its line."""
+"""All validation errors of a document are reported together, each with its line."""
 
 from __future__ import annotations
 

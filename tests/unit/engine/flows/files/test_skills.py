@@ -14,7 +14,7 @@ HEAD = "---\nname: tests\ndescription: How we test.\n---\n"
 
 
 def shelf(folder: Path, **skills: str) -> SkillShelf:
-    """Write the texts of `skills` as skill files of a project; return the skills of the project."""
+    """Write `skills` as the skill files of a project; return the skills of the project."""
     for name, text in skills.items():
         place = folder / "a-docs" / "skills" / name.replace("_", "-")
         place.mkdir(parents=True, exist_ok=True)
