@@ -69,9 +69,17 @@ class Forked:
         """Return the next line of the process's output; empty after its end."""
         return self._out.readline()
 
+    def error_line(self) -> str:
+        """Return the next line of the process's stderr; empty after its end."""
+        return self._err.readline().decode()
+
     def kill(self) -> None:
         """``kill -9``."""
         self._process.kill()
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self._process.terminate()
 
     def ended(self) -> Ended:
         """Wait until the process ends."""

@@ -27,6 +27,16 @@ _UNUSED = ("perdure.apps.server", "perdure.apps.tui")
 _APPS = (each.name for each in pkgutil.walk_packages(perdure.apps.__path__, "perdure.apps."))
 preload(*(each for each in _APPS if not each.startswith(_UNUSED)), "tests.fakes.built_commands")
 
+SERVERS = (
+    *("perdure.apps.server.application", "perdure.apps.server_commands.server_process"),
+    *("litestar.middleware.response_cache", "litestar.middleware.allowed_hosts", "attrs"),
+    *("litestar.exceptions.responses", "litestar.plugins.attrs", "litestar.plugins.pydantic"),
+    *("litestar.plugins.pydantic.plugins.di", "litestar.plugins.pydantic.plugins.schema"),
+    *("uvicorn.lifespan.on", "uvicorn.loops.auto", "uvicorn.protocols.http.auto"),
+    "uvicorn.protocols.websockets.auto",
+)
+"""Modules that a forked ``perdure serve`` loads late; a test of servers preloads them."""
+
 MOST_INPUT = 60_000
 """Number of bytes that a pipe can hold while no process reads it."""
 

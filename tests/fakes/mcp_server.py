@@ -115,5 +115,11 @@ def main(arguments: list[str]) -> None:
         server.run("stdio")
 
 
+def serve_http(deeds: str, port: int) -> None:
+    """Serve on loopback at `port`, and write the effects to `deeds`."""
+    os.environ["MCP_DEEDS"] = deeds
+    main(["--http", str(port)])
+
+
 if __name__ == "__main__":
     main(sys.argv[1:])

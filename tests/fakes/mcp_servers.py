@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import subprocess
 import sys
 import time
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from perdure.tools.mcp.servers import McpServer
-from tests.fakes.ports import reserved_port
 
 PROGRAM = str(Path(__file__).parent / "mcp_server.py")
 HANDWRITTEN = str(Path(__file__).parent / "handwritten_mcp_server.py")
 DEADLINE_S = 60.0
-
-Listening = tuple[str, subprocess.Popen[bytes]]
-"""Where a server listens, and its process."""
 
 
 def local(deeds: Path, name: str = "fake", **settings: Any) -> McpServer:
@@ -39,36 +30,6 @@ def light(deeds: Path, name: str, kind: str = "honest", **settings: Any) -> McpS
     env = {"MCP_DEEDS": str(deeds), **settings.pop("env", {})}
     args = (HANDWRITTEN, kind)
     return McpServer(name=name, command=sys.executable, args=args, env=env, **settings)
-
-
-@contextmanager
-def listening(deeds: Path, port: int | None = None) -> Generator[Listening]:
-    """Run the server on loopback, at `port` if reserved; yield its address and its process."""
-    with ExitStack() as stack:
-        chosen = port or stack.enter_context(reserved_port())
-        process = subprocess.Popen(
-            [sys.executable, PROGRAM, "--http", str(chosen)],
-            env={**os.environ, "MCP_DEEDS": str(deeds)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            _wait_until_open(chosen, process)
-            yield f"http://127.0.0.1:{chosen}/mcp", process
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while True:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        assert process.poll() is None, "the server has ended"
-        assert time.monotonic() < deadline, "the server does not listen"
-        time.sleep(0.02)
 
 
 def pids(deeds: Path) -> list[int]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +22,9 @@ from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import Permissions
 from perdure.tools.spec import ToolCall
 from tests.fakes.chats import MODEL, Stage, says
-from tests.fakes.mcp_servers import listening, pids, until
+from tests.fakes.forked import Forked, forked
+from tests.fakes.mcp_server import serve_http
+from tests.fakes.mcp_servers import DEADLINE_S, pids, until
 from tests.fakes.ports import reserved_port
 
 HOME = Path(__file__).parent
@@ -26,6 +32,26 @@ HOME = Path(__file__).parent
 
 def at(url: str, **settings: Any) -> McpServer:
     return McpServer(name="far", url=url, allow_local_endpoint=True, **settings)
+
+
+@contextmanager
+def listening(deeds: Path, port: int | None = None) -> Generator[tuple[str, Forked]]:
+    """Run the server on loopback, at `port` if reserved; yield its address and its process."""
+    with ExitStack() as stack:
+        chosen = port or stack.enter_context(reserved_port())
+        process = stack.enter_context(forked(serve_http, str(deeds), chosen))
+        _wait_until_open(chosen)
+        yield f"http://127.0.0.1:{chosen}/mcp", process
+
+
+def _wait_until_open(port: int) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        assert time.monotonic() < deadline, "the server does not listen"
+        time.sleep(0.02)
 
 
 def connected(server: McpServer) -> Connection:

@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,15 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 import perdure
 from perdure import assistant, user
+from perdure.apps.mcp_server.history import Scope
+from perdure.apps.mcp_server.server import server_of
 from tests.acceptance.cli.conftest import World
 
 READING = {
     *("recall", "search_sessions", "list_sessions", "read_session", "read_entry", "list_facts"),
 }
 WRITING = {"remember", "correct", "forget"}
+Serving = Callable[..., AbstractAsyncContextManager[Client]]
 KEY = "sk-ant-api03-" + "A1b2C3d4" * 12
 
 
@@ -54,6 +57,25 @@ async def served(address: str, *options: str) -> AsyncGenerator[Client]:
         yield client
 
 
+@asynccontextmanager
+async def served_here(address: str, *options: str) -> AsyncGenerator[Client]:
+    """Serve the store in this process, as the command with the option ``--allow-write`` or none.
+
+    This takes a tenth of the time of a new process.
+    """
+    is_writable = options == ("--allow-write",)
+    async with perdure.open(address) as store:
+        server = await server_of(store, Scope(None, is_all=False), is_writable=is_writable)
+        async with Client(server) as client:
+            yield client
+
+
+EACH_WAY = pytest.mark.parametrize(
+    "serving", [served_here, pytest.param(served, marks=pytest.mark.all_only)]
+)
+"""Serve in this process, and in `make test-all` also as a new process."""
+
+
 async def asked(client: Client, tool: str, **arguments: Any) -> tuple[str, bool]:
     """Return the text of an answer, and whether the answer is an error."""
     result: Any = await client.call_tool(tool, arguments)
@@ -73,7 +95,11 @@ async def test_mcp_client_can_recall_search_and_read(address: str) -> None:
         read, _ = await asked(client, "read_session", session="tri")
         entry, _ = await asked(client, "read_entry", entry="trip/1")
         facts, _ = await asked(client, "list_facts")
+        whole, _ = await asked(client, "read_entry", entry="trip/0")
+        _, is_hidden = await asked(client, "read_session", session="ana")
 
+    assert is_hidden
+    assert KEY not in whole
     assert "The Aurora, near the river." in recalled
     assert "session trip" in found
     assert "Trip to Lisbon" in listed
@@ -83,10 +109,13 @@ async def test_mcp_client_can_recall_search_and_read(address: str) -> None:
     assert facts == "No facts are remembered."
 
 
-async def test_client_sees_no_data_out_of_its_scope_and_no_secret(address: str) -> None:
+@EACH_WAY
+async def test_client_sees_no_data_out_of_its_scope_and_no_secret(
+    address: str, serving: Serving
+) -> None:
     async with perdure.open(address) as store:
         await store.create(title=f"Use\n{KEY}", id="titled")
-    async with served(address) as client:
+    async with serving(address) as client:
         answers = [
             await asked(client, "recall", question="Who is allergic? Which hotel, which key?"),
             await asked(client, "search_sessions", query="hotel"),
@@ -134,8 +163,9 @@ async def test_long_answers_are_cut_and_say_how_to_read_the_rest(address: str) -
     assert "line 119" in resource.contents[0].text
 
 
-async def test_mcp_client_can_write_only_with_permission(address: str) -> None:
-    async with served(address, "--allow-write") as client:
+@EACH_WAY
+async def test_mcp_client_can_write_only_with_permission(address: str, serving: Serving) -> None:
+    async with serving(address, "--allow-write") as client:
         tools = (await client.list_tools()).tools
         assert {tool.name for tool in tools} == READING | WRITING
         told, _ = await asked(client, "remember", text="The hotel is the Aurora.")

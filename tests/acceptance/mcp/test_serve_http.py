@@ -23,6 +23,7 @@ import perdure
 from perdure import assistant, user
 from perdure.server import Role, TokenFile, TokenRecord
 from tests.acceptance.mcp.test_serve import READING, WRITING, asked
+from tests.fakes.forked_commands import started_command
 from tests.fakes.ports import reserved_port
 
 WORD = "xyzzyplugh"
@@ -78,6 +79,14 @@ class World:
                 process.kill()
             await process.communicate()
 
+    @asynccontextmanager
+    async def forked(self, *options: str) -> AsyncGenerator[str]:
+        """Run a server of the store in a fork; yield the line that it prints."""
+        words = ("mcp", "serve", "--http", "--port", "0", "--store", self.address, *options)
+        environment = {**os.environ, "PERDURE_TOKENS": str(self.tokens.path)}
+        with started_command(words, environment, self.folder) as process:
+            yield (await asyncio.to_thread(process.line)).decode()
+
 
 @pytest.fixture
 async def world(tmp_path: Path) -> World:
@@ -128,7 +137,7 @@ async def test_token_limits_the_data_and_actions_of_an_mcp_client(world: World) 
             assert "is a spell" in found
             assert "hotel xyzzyplugh elsewhere" not in found
         await assert_refused(world, url)
-    async with world.served("--namespace", "other", "--allow-write", "--json") as (_, printed):
+    async with world.forked("--namespace", "other", "--allow-write", "--json") as printed:
         url = json.loads(printed)["url"]
         async with client(url, world.token("write", namespace="other")) as writer:
             assert "hotel xyzzyplugh elsewhere" in await everything(writer)

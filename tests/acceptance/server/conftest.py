@@ -14,6 +14,10 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from tests.fakes.chromium import SharedChromium, sharing
+from tests.fakes.forked import preload
+from tests.fakes.forked_commands import SERVERS
+
+preload(*SERVERS)
 
 HERE = Path(__file__).parent
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.fakes.forked_commands import started_command
+
 PROGRAM = '''
 import asyncio, pathlib, perdure
 from perdure.testing import ScriptedModel
@@ -37,6 +39,17 @@ def desk(store):
 '''
 
 
+def variables_of(folder: Path) -> dict[str, str]:
+    """Return the environment of a server in `folder`."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "XDG_DATA_HOME": str(folder / "data"),
+        "PERDURE_STORE": f"sqlite:///{folder / 'desk.db'}",
+        "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+    }
+
+
 @asynccontextmanager
 async def serving(
     folder: Path, *options: str, factory: str = "shop:desk", **variables: str
@@ -45,14 +58,7 @@ async def serving(
 
     The errors of the server are in the file ``stderr`` of the folder.
     """
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder),
-        "XDG_DATA_HOME": str(folder / "data"),
-        "PERDURE_STORE": f"sqlite:///{folder / 'desk.db'}",
-        "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
-        **variables,
-    }
+    environment = {**variables_of(folder), **variables}
     command = (sys.executable, "-m", "perdure", "serve", factory, "--port", "0", *options)
     with (folder / "stderr").open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
@@ -80,15 +86,17 @@ async def signed_in(address: str) -> AsyncGenerator[httpx.AsyncClient]:
 async def test_turn_of_killed_server_continues_after_restart(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
     (tmp_path / "slow").touch()
-    async with serving(tmp_path) as (process, address), signed_in(address) as client:
-        sent = await client.post("/v1/messages", json={"text": "Where is the heron?"})
+    words = ("serve", "shop:desk", "--port", "0")
+    with started_command(words, variables_of(tmp_path), tmp_path) as first:
+        address = (await asyncio.to_thread(first.line)).decode().strip()
+        async with signed_in(address) as client:
+            sent = await client.post("/v1/messages", json={"text": "Where is the heron?"})
         session = sent.json()["sessionId"]
         cookies = dict(client.cookies)
         async with asyncio.timeout(60):
             while not (tmp_path / "looked").exists():  # noqa: ASYNC110 - another process makes it
                 await asyncio.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
+        first.kill()
     (tmp_path / "slow").unlink()
     async with serving(tmp_path, "--json") as (process, printed):
         url = json.loads(printed)["url"].partition("/#code=")[0]
