@@ -18,6 +18,13 @@ from typing import Any
 
 PATIENCE_S = 60
 
+ONE_RENDERER = ("--disable-site-isolation-trials", "--renderer-process-limit=1")
+"""Flags with which all pages share one renderer process.
+
+Otherwise, each navigation to another site starts a process, which takes a quarter of the time of
+the tests. Even so, a page cannot read a page of another origin.
+"""
+
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -30,6 +37,7 @@ _FLAGS = (
     "--disable-dev-shm-usage",
     "--hide-scrollbars",
     "--remote-debugging-pipe",
+    *ONE_RENDERER,
 )
 
 

@@ -7,7 +7,11 @@ from contextlib import asynccontextmanager
 
 from playwright.async_api import Browser, Playwright, async_playwright
 
+from tests.fakes.browser import ONE_RENDERER
+
 PATIENCE_S = 120
+
+_FLAGS = ("--no-sandbox", "--disable-dev-shm-usage", *ONE_RENDERER)
 
 
 class SharedChromium:
@@ -22,7 +26,7 @@ class SharedChromium:
         if self._program is None or not self._program.is_connected():
             self._program = await self._playwright.chromium.launch(
                 executable_path=chromium,
-                args=["--no-sandbox", "--disable-dev-shm-usage"],
+                args=[*_FLAGS],
                 timeout=PATIENCE_S * 1_000,
             )
         return self._program
