@@ -20,10 +20,12 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 from perdure.apps.cli.main import main
 from perdure.bounds.limits import limits as limits_in_force
 from perdure.bounds.limits import use_input_limits
+from perdure.yaml.parser import PlainYaml
 from tests.fakes.forked import Ended
 
 STREAMS = (0, 1, 2)
@@ -45,11 +47,7 @@ def run_here(
     words: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: bytes = b""
 ) -> Ended:
     """Run ``perdure`` with `words` in `folder`, then restore the state of this process."""
-    with (
-        tempfile.TemporaryFile(buffering=0) as given,
-        tempfile.TemporaryFile(buffering=0) as out,
-        tempfile.TemporaryFile(buffering=0) as err,
-    ):
+    with _memory_file() as given, _memory_file() as out, _memory_file() as err:
         given.write(stdin)
         given.seek(0)
         with _own_streams(given.fileno(), out.fileno(), err.fileno()), _own_world(words, folder):
@@ -57,10 +55,16 @@ def run_here(
             os.environ.update(environment)
             time.tzset()
             _choose_keyring()
-            code = _run()
+            with _parsing_once():
+                code = _run()
         out.seek(0)
         err.seek(0)
         return Ended(code, out.read(), err.read().decode())
+
+
+def _memory_file() -> FileIO:
+    """Create a file without a name that is cheaper than a temporary file on the disk."""
+    return FileIO(os.memfd_create("stream"), "r+")
 
 
 def _choose_keyring() -> None:
@@ -70,6 +74,31 @@ def _choose_keyring() -> None:
     """
     if (core := sys.modules.get("keyring.core")) is not None:
         core.init_backend()
+
+
+@contextmanager
+def _parsing_once() -> Generator[None]:
+    """Parse each YAML text only once in this process.
+
+    The commands of a test read the same scenarios and workflows again and again, which would take a
+    third of their time. Commands do not change the nodes that the parser returns.
+    """
+    library: Any = PlainYaml
+    library.compose = _composed
+    try:
+        yield
+    finally:
+        del library.compose  # the inherited method is visible again
+
+
+_nodes: dict[str, Any] = {}
+
+
+def _composed(parser: Any, text: str) -> Any:
+    if text not in _nodes:
+        inherited: Any = super(PlainYaml, parser)
+        _nodes[text] = inherited.compose(text)
+    return _nodes[text]
 
 
 def _run() -> int:
