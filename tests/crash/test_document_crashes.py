@@ -85,7 +85,7 @@ def test_planned_kills_cover_every_commit_of_a_document_run(tmp_path: Path) -> N
     died(DocumentPlan(folder=str(tmp_path / "one"), death=Death("after_commit", COMMITS)), -9)
 
 
-@sampled(("moment", "n"), DEATHS, kind=lambda death: death[0], each=4)
+@sampled(("moment", "n"), DEATHS, kind=lambda death: death[0], each=3)
 async def test_killed_document_run_ends_like_an_undisturbed_run(
     tmp_path: Path, whole: object, moment: Moment, n: int
 ) -> None:

@@ -17,7 +17,7 @@ from tests.fakes.forked import preload, run_forked
 from tests.fakes.leaks import leaks_in, pages_with
 from tests.fakes.parts import make_parts_of_few_texts
 from tests.fakes.planted import FIRST, FLOW, OPEN, PATH_FORK, TREE_FORK, plant
-from tests.fakes.samples import EACH_KILL
+from tests.fakes.samples import EACH_KILL, EACH_KILL_OF_MANY
 
 preload(eraser.__name__)
 
@@ -77,10 +77,23 @@ def killed_at_each(backend: str, folder: Path, step: int) -> list[Path]:
 
 
 @pytest.mark.timeout(400)
+@EACH_KILL_OF_MANY
+async def test_erasure_from_sqlite_survives_kill_at_each_step(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await require_survival("sqlite", tmp_path, step, monkeypatch)
+
+
+@pytest.mark.timeout(400)
 @EACH_KILL
-@pytest.mark.parametrize("backend", ["sqlite", "jsonl"])
-async def test_erasure_survives_kill_at_each_step(
-    tmp_path: Path, backend: str, step: int, monkeypatch: pytest.MonkeyPatch
+async def test_erasure_from_session_files_survives_kill_at_each_step(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await require_survival("jsonl", tmp_path, step, monkeypatch)
+
+
+async def require_survival(
+    backend: str, tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_parts_of_few_texts(monkeypatch)
     original = tmp_path / "original"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,14 +14,15 @@ from perdure.memory.extraction import ExtractedFact
 from perdure.session.entries import Entry
 from perdure.session.memory.facts import Fact
 from perdure.testing import ScriptedModel
+from tests.crash.children import extractor
+from tests.fakes.forked import preload, run_forked
 
-CHILD = Path(__file__).parent / "children" / "extractor.py"
+preload(extractor.__name__)
 
 
 def test_facts_of_a_killed_extraction_are_stored_once(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 's.db'}"
-    child = subprocess.run([sys.executable, str(CHILD), address], check=False, timeout=120)
-    assert child.returncode == -signal.SIGKILL
+    assert run_forked(extractor.run, address).code == -signal.SIGKILL
     asyncio.run(extract_twice(address))
 
 

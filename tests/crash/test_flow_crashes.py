@@ -119,7 +119,7 @@ def test_role_still_knows_declined_handoffs_after_a_compaction(
     assert "declined your handoff of long.md to `end`: build can do better" in heard
 
 
-@sampled(("kind", "moment", "n"), DEATHS, kind=lambda death: death[:2])
+@sampled(("kind", "moment", "n"), DEATHS, kind=lambda death: death[:2], each=1)
 async def test_killed_flow_ends_like_an_undisturbed_flow(
     tmp_path: Path, wholes: dict[Kind, Whole], kind: Kind, moment: Moment, n: int
 ) -> None:

@@ -17,7 +17,7 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.sqlite.store import SqliteStore
 from tests.crash.children import indexer, session_indexer
 from tests.fakes.forked import preload, run_forked
-from tests.fakes.samples import EACH_KILL
+from tests.fakes.samples import EACH_KILL, EACH_KILL_OF_MANY
 from tests.fakes.session_scan import in_order, scanned
 
 preload(indexer.__name__, session_indexer.__name__)
@@ -104,7 +104,7 @@ async def check_folder(folder: Path, scans: Scans) -> None:
 
 
 @pytest.mark.timeout(400)
-@EACH_KILL
+@EACH_KILL_OF_MANY
 def test_session_file_index_is_correct_after_kill_at_each_operation(
     tmp_path: Path, step: int
 ) -> None:
@@ -116,4 +116,4 @@ def test_session_file_index_is_correct_after_kill_at_each_operation(
     scans = Scans()
     for folder in lives:
         asyncio.run(check_folder(folder, scans))
-    assert len(lives) * step > 40
+    assert len(lives) * step > 200

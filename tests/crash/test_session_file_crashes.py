@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,14 +16,13 @@ from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Commit, Write
 from tests.crash.children import session_file_writer
 from tests.crash.children.session_file_writer import SIZE, S, append, opened
-from tests.fakes.forked import preload, run_forked
+from tests.fakes.forked import forked, preload, run_forked
 from tests.fakes.samples import ALL_ONLY, EACH_KILL, rounds
 from tests.fakes.session_files import context_of, file_of
 from tests.fakes.session_tools import tool
 
 preload(session_file_writer.__name__)
 
-CHILD = Path(__file__).parent / "children" / "session_file_writer.py"
 KILLS = 8
 
 
@@ -98,13 +95,9 @@ def test_session_files_survive_repeated_kills(tmp_path: Path, dialect: str) -> N
     acknowledged: set[int] = set()
     chance = random.Random()
     for _ in range(rounds(KILLS)):
-        command = [sys.executable, str(CHILD), str(tmp_path), dialect]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
-            assert child.stdout is not None
-            for _ in range(chance.randrange(1, 40)):
-                line = child.stdout.readline()
-                acknowledged.add(int(line))
+        with forked(session_file_writer.append_until_killed, tmp_path, dialect) as child:
+            acknowledged |= {int(child.line()) for _ in range(chance.randrange(1, 40))}
             child.kill()
-            acknowledged |= {int(line) for line in child.stdout.read().split(b"\n")[:-1]}
+            acknowledged |= {int(line) for line in child.ended().out.split(b"\n")[:-1]}
 
     asyncio.run(check(tmp_path, dialect, acknowledged))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import subprocess
-import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -17,12 +16,10 @@ from perdure.session.ids import StreamId
 from perdure.stores.sqlite.store import SqliteStore
 from tests.crash.children import log_writer
 from tests.crash.children.log_writer import SIZES, STREAMS
-from tests.fakes.forked import preload, run_forked
+from tests.fakes.forked import forked, preload, run_forked
 from tests.fakes.samples import EACH_KILL, FOR_LONG, rounds, with_larger
 
 preload(log_writer.__name__)
-
-CHILD = Path(__file__).parent / "children" / "log_writer.py"
 
 
 async def commits_in(store: SqliteStore, stream: StreamId) -> Counter[int]:
@@ -57,15 +54,11 @@ async def check(path: Path, acknowledged: set[int]) -> None:
 
 def killed_after(path: Path, commits: int, seconds: float) -> set[int]:
     """Let a child append until it is killed; return the commits that it acknowledged."""
-    command = [sys.executable, str(CHILD), str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        first = b"".join(child.stdout.readline() for _ in range(commits))
-        try:
-            child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            child.kill()
-        return {int(line) for line in (first + child.stdout.read()).split(b"\n")[:-1]}
+    with forked(log_writer.append_until_killed, path) as child:
+        first = b"".join(child.line() for _ in range(commits))
+        time.sleep(seconds)
+        child.kill()
+        return {int(line) for line in (first + child.ended().out).split(b"\n")[:-1]}
 
 
 @pytest.mark.parametrize("kills", with_larger(6, 30, *FOR_LONG))

@@ -195,7 +195,7 @@ async def test_budget_question_survives_kill_at_any_commit(tmp_path: Path, n: in
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("most", with_larger(12, 200, *FOR_LONG))
+@pytest.mark.parametrize("most", with_larger(8, 200, *FOR_LONG))
 def test_two_hundred_random_kills_of_turns_lose_no_entry(tmp_path: Path, most: int) -> None:
     seed = 0 if "CI" in os.environ else random.SystemRandom().randrange(2**32)
     chance = random.Random(seed)

@@ -17,14 +17,21 @@ FOR_LONG = (ALL_ONLY, pytest.mark.soak)
 SOAK = "PERDURE_SOAK"
 """The variable with which `make soak` multiplies the number of rounds of a test."""
 
-EACH_KILL = pytest.mark.parametrize(
-    "step", [13, pytest.param(1 if SOAK in os.environ else 5, marks=FOR_LONG)]
-)
+
+def _each_kill(step: int) -> pytest.MarkDecorator:
+    often = pytest.param(1 if SOAK in os.environ else 5, marks=FOR_LONG)
+    return pytest.mark.parametrize("step", [step, often])
+
+
+EACH_KILL = _each_kill(13)
 """Kill at every 13th and at every 5th operation; `make soak` kills at each one.
 
 Writes, syncs and the shares of a killed write repeat in a fixed order. A single step could always
 miss the same ones.
 """
+
+EACH_KILL_OF_MANY = _each_kill(29)
+"""Like `EACH_KILL`, for work of more than 200 operations: `make test` kills at every 29th one."""
 
 
 def with_larger(small: object, large: object, *marks: pytest.MarkDecorator) -> list[Any]:
@@ -54,11 +61,12 @@ def sampled(
     ``all_only``.
 
     `names` is the argument of `pytest.mark.parametrize`. If `names` is a tuple, each case is a
-    tuple of the same length.
+    tuple of the same length. A case whose kind is None always has the marker.
     """
     groups: defaultdict[Hashable, list[int]] = defaultdict(list)
     for index, case in enumerate(cases):
-        groups[kind(case)].append(index)
+        if (of_kind := kind(case)) is not None:
+            groups[of_kind].append(index)
     chosen = {index for group in groups.values() for index in _spread(group, each)}
     parameters: list[pytest.ParameterSet] = []
     for index, case in enumerate(cases):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from typing import Any
 
 import perdure
@@ -27,5 +26,5 @@ async def main(address: str) -> None:
             await chat.end()
 
 
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+def run(address: str) -> None:
+    asyncio.run(main(address))

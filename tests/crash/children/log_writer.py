@@ -4,17 +4,14 @@
 then in one that is killed `step` operations later, and so on until a process survives. The stores
 and the acknowledgements remain in `folder`.
 
-log_writer.py PATH   commits until it is killed; prints one line for each acknowledged commit
+`append_until_killed` commits until it is killed; it prints one line for each acknowledged commit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from perdure.client.clock import SystemClock, system_random
 from perdure.session.codec import new_tree
@@ -88,5 +85,5 @@ def kill_at_each(folder: Path, step: int) -> None:
     die_at_each(live, step)
 
 
-if __name__ == "__main__":
-    asyncio.run(append_for_ever(Path(sys.argv[1])))
+def append_until_killed(path: Path) -> None:
+    asyncio.run(append_for_ever(path))

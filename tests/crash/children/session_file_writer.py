@@ -4,18 +4,14 @@
 is killed `step` operations later, and so on until a process survives. The stores and the
 acknowledgements remain in `folder`.
 
-session_file_writer.py FOLDER DIALECT
-    commits until it is killed; one line on standard output for each acknowledged commit
+`append_until_killed` commits until it is killed; it prints one line for each acknowledged commit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from perdure.client.clock import SystemClock, system_random
 from perdure.session.codec import new_side, new_tree
@@ -108,5 +104,5 @@ async def append_for_ever(folder: Path, dialect: str) -> None:
         number += 1
 
 
-if __name__ == "__main__":
-    asyncio.run(append_for_ever(Path(sys.argv[1]), sys.argv[2]))
+def append_until_killed(folder: Path, dialect: str) -> None:
+    asyncio.run(append_for_ever(folder, dialect))
