@@ -8,6 +8,7 @@ missing.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -176,20 +177,23 @@ def test_list_of_attacked_paths_has_enough_paths() -> None:
 
 
 @pytest.mark.parametrize(
-    "turn",  # `make test` tries each path under one scope
-    [0, *(pytest.param(turn, marks=ALL_ONLY) for turn in range(1, len(SCOPES)))],
+    "turn",  # `make test` tries each path under one scope and with one of its names
+    [0, *(pytest.param(turn, marks=ALL_ONLY) for turn in range(1, len(SCOPES) + 1))],
 )
 async def test_protected_file_is_neither_read_nor_written_with_any_permissions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: int
 ) -> None:
     for number, path in enumerate(FILES):
         scope = SCOPES[(turn - number) % len(SCOPES)]
-        with case((path, scope)), monkeypatch.context() as patch:
-            await require_protected(home_in(tmp_path / str(number), patch), patch, path, scope)
+        home = tmp_path / str(number)
+        names = [path, f"./{path}", "link"] + ([str(home / path)] if scope == "full" else [])
+        chosen = names if turn else [names[number % len(names)]]
+        with case((path, scope, chosen)), monkeypatch.context() as patch:
+            await require_protected(home_in(home, patch), patch, path, scope, chosen)
 
 
 async def require_protected(
-    home: Path, monkeypatch: pytest.MonkeyPatch, path: str, scope: Scope
+    home: Path, monkeypatch: pytest.MonkeyPatch, path: str, scope: Scope, names: Sequence[str]
 ) -> None:
     if path in CHOSEN:
         choose_places(home, monkeypatch)
@@ -197,7 +201,6 @@ async def require_protected(
     place.parent.mkdir(parents=True, exist_ok=True)
     (home / "link").symlink_to(place)
     tools = Tools(home, Permissions(scope=scope, approval="auto"))
-    names = [path, f"./{path}", "link"] + ([str(place)] if scope == "full" else [])
     for name in names:  # missing files are not created
         run = await tools.run(write_file, path=name, content="x", create_dirs=True)
         assert run.outcome == "refused"

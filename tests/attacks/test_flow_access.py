@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from perdure.apps.server.access.caller import Caller
 from tests.fakes.api_calls import Operation, calls, operations
+from tests.fakes.direct import DirectClient
 from tests.fakes.served import Served
 from tests.fakes.served_flows import begun, flow_until, serving_flows, waits_for
 
@@ -29,7 +30,7 @@ async def waiting(folder: Path) -> AsyncGenerator[tuple[Served, str, list[Operat
         yield server, flow, operations(document)
 
 
-async def found(client: httpx.AsyncClient, flow: str, chosen: list[Operation]) -> list[str]:
+async def found(client: DirectClient, flow: str, chosen: list[Operation]) -> list[str]:
     """Return the calls that reveal the flow to `client`, or that succeeded."""
     leaks: list[str] = []
     for operation in chosen:
@@ -40,7 +41,7 @@ async def found(client: httpx.AsyncClient, flow: str, chosen: list[Operation]) -
             values |= {"answer": "approve", "target": "owner-intake", "mode": "full-access"}
             for call in calls(operation, values, is_whole=False):
                 status, text = await call.answer(client)
-                is_done = is_of_flow and status < httpx.codes.BAD_REQUEST
+                is_done = is_of_flow and status < HTTPStatus.BAD_REQUEST
                 is_named = flow in text and flow not in f"{call.path} {call.query} {call.body}"
                 if is_done or is_named or ASKED in text:
                     leaks.append(f"{operation.name} {call.path}: {status} {text[-500:]}")
@@ -62,7 +63,7 @@ async def test_restricted_token_finds_and_changes_nothing_of_flow(
 ) -> None:
     async with waiting(tmp_path) as (server, flow, routes):
         before = (await server.http.get(f"/v1/flows/{flow}")).json()
-        attacker = await server.client("admin", **limits)
+        attacker = server.direct("admin", **limits)
         leaks = await found(attacker, flow, routes)
         assert not leaks, "\n".join(leaks)
         assert (await server.http.get(f"/v1/flows/{flow}")).json() == before
@@ -72,7 +73,7 @@ async def test_access_check_of_flows_detects_a_planted_leak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with waiting(tmp_path) as (server, flow, routes):
-        attacker = await server.client("read", subject="ana")
+        attacker = server.direct("read", subject="ana")
         reads = [each for each in routes if "/flows/" in each.path and not each.is_change]
         assert await found(attacker, flow, reads) == []
         monkeypatch.setattr(Caller, "require_all", lambda *_: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] - a leak

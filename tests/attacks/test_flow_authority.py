@@ -113,10 +113,17 @@ async def settled(store: Store, running: asyncio.Future[Any], bait: Bait) -> Non
         await asyncio.sleep(0.005)
 
 
-@pytest.mark.parametrize("is_running", [False, True])
-@pytest.mark.parametrize("has_session", [False, True])
+@pytest.mark.parametrize(
+    ("has_session", "is_running"),
+    [
+        (False, False),
+        (True, True),
+        pytest.param(False, True, marks=pytest.mark.all_only),
+        pytest.param(True, False, marks=pytest.mark.all_only),
+    ],
+)
 async def test_settings_of_an_imported_flow_are_ignored(
-    is_running: bool, has_session: bool, tmp_path: Path
+    has_session: bool, is_running: bool, tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
     work.mkdir()
@@ -164,7 +171,10 @@ async def begin(store: Store, work: Path, mode: ConsentMode, *more: SideBody) ->
     await store.backend.commit(Commit(writes=(wrote,), at=1))
 
 
-@pytest.mark.parametrize("mode", ["full-access", "partial-access", "no-access"])
+@pytest.mark.parametrize(
+    "mode",
+    ["full-access", "partial-access", pytest.param("no-access", marks=pytest.mark.all_only)],
+)
 async def test_settings_of_a_flow_from_another_user_are_ignored(
     mode: ConsentMode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

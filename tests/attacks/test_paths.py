@@ -126,17 +126,20 @@ async def test_forbidden_path_is_never_written(root: Path, outside: Path) -> Non
     # Scenario 9.31 of the specification.
     """No existing file changes; an odd path can create a new file, but only in the workspace."""
     after = state_of(root.parent)
-    for path in [*PATHS, *WRITES]:
-        with case(path):
+    paths = [*PATHS, *WRITES]
+    for few in (paths[at : at + 6] for at in range(0, len(paths), 6)):
+        with case(few):
             before = after
-            place = given(path, root, outside)
-            tools = Tools(root)
-            for settings in ({"create_dirs": True}, {"append": True}):
-                run = await tools.run(write_file, path=place, content="overwritten", **settings)
-                assert run.outcome == "ok" or "/" not in run.output.text.replace("perdure's", "")
-            require_harmless(
-                await tools.run(edit_file, path=place, old_text="s", new_text="x"), root
-            )
+            for path in few:
+                place = given(path, root, outside)
+                tools = Tools(root)
+                for settings in ({"create_dirs": True}, {"append": True}):
+                    run = await tools.run(write_file, path=place, content="overwritten", **settings)
+                    told = run.output.text.replace("perdure's", "")
+                    assert run.outcome == "ok" or "/" not in told
+                require_harmless(
+                    await tools.run(edit_file, path=place, old_text="s", new_text="x"), root
+                )
             after = state_of(root.parent)
             assert after.items() >= before.items()
             new = {Path(name).parts[0] for name in after.keys() - before.keys()}

@@ -30,7 +30,7 @@ from perdure.stores.protocol import Verification
 from tests.conformance.store.building import erasure
 from tests.fakes.clock import START_MS, ManualClock, SeededRandom
 from tests.fakes.raw_database import raw_database
-from tests.fakes.samples import sampled
+from tests.fakes.samples import sampled, with_larger
 from tests.fakes.streams import create, say
 
 GOOD, EVIL = StreamId("good"), StreamId("evil")
@@ -344,7 +344,10 @@ async def test_session_file_accepts_appends_despite_a_leftover_link(
     await store.close()
 
 
-async def test_link_swapped_in_during_an_append_is_not_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("appends", with_larger(100, 300))
+async def test_link_swapped_in_during_an_append_is_not_followed(
+    tmp_path: Path, appends: int
+) -> None:
     folder, outside = await planted(tmp_path, lambda _folder, _outside: None)
     (path,) = folder.glob("*.jsonl")
     before = content_of(outside)
@@ -363,7 +366,7 @@ async def test_link_swapped_in_during_an_append_is_not_followed(tmp_path: Path) 
     store = await opened(folder)
     appended = 0
     try:
-        for _ in range(300):
+        for _ in range(appends):
             with suppress(PerdureError):
                 await say(store, "more", stream=GOOD)
                 appended += 1

@@ -20,12 +20,13 @@ from tests.concurrency.children.poppers import S, work
 from tests.fakes.forked import preload
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.processes import child
+from tests.fakes.samples import with_larger
 
 preload("perdure.stores.postgres.store")
 
 CHILD = Path(__file__).parent / "children" / "poppers.py"
 ITEMS = 30
-EACH = 20
+CALLS_OF_EACH = pytest.mark.parametrize("each", with_larger(8, 20))
 
 STORES = ["memory", "sqlite", "jsonl", "postgres"]
 
@@ -46,16 +47,16 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     yield addresses[str(request.param)]
 
 
-async def run_all(store: Store, address: str, roles: Sequence[str]) -> list[list[str]]:
+async def run_all(store: Store, address: str, roles: Sequence[str], count: int) -> list[list[str]]:
     """Run each role in a process (in a task if the store is in memory); return the reports."""
     if address == "memory:":
         named = enumerate(roles)
-        return await asyncio.gather(*(work(store, role, f"w{n}", EACH) for n, role in named))
+        return await asyncio.gather(*(work(store, role, f"w{n}", count) for n, role in named))
 
     def run() -> list[list[str]]:
         with ExitStack() as stack:
             children = [
-                stack.enter_context(child(CHILD, role, address, f"w{number}", EACH))
+                stack.enter_context(child(CHILD, role, address, f"w{number}", count))
                 for number, role in enumerate(roles)
             ]
             for each in children:
@@ -65,11 +66,13 @@ async def run_all(store: Store, address: str, roles: Sequence[str]) -> list[list
     return await asyncio.to_thread(run)
 
 
-async def problems_of(store: Store, address: str, roles: Sequence[str]) -> tuple[int, list[str]]:
+async def problems_of(
+    store: Store, address: str, roles: Sequence[str], count: int
+) -> tuple[int, list[str]]:
     """Return the number of acknowledged entries, and the entries lost or popped twice."""
     session = await store.create(id=S)
     first = [entry.id for entry in await session.append(*(user(f"{n}") for n in range(ITEMS)))]
-    reports = await run_all(store, address, roles)
+    reports = await run_all(store, address, roles, count)
     pushed = [id for role, ids in zip(roles, reports, strict=True) if role == "push" for id in ids]
     popped = [id for role, ids in zip(roles, reports, strict=True) if role != "push" for id in ids]
     kept = [entry.id for entry in await session.path()]
@@ -79,19 +82,23 @@ async def problems_of(store: Store, address: str, roles: Sequence[str]) -> tuple
     figures = f"{len(everything)} entries, {len(popped)} popped, {len(wrong)} lost or popped twice"
     sys.stdout.write(f"\n{address.partition(':')[0]}: {figures}\n")
     if "blind" not in roles:  # blind pops may lose so many entries that none is left to pop
-        assert len(popped) == EACH * sum(role != "push" for role in roles)
+        assert len(popped) == count * sum(role != "push" for role in roles)
     return len(everything), wrong
 
 
-async def test_pops_and_appends_of_several_processes_lose_no_item(address: str) -> None:
+@CALLS_OF_EACH
+async def test_pops_and_appends_of_several_processes_lose_no_item(address: str, each: int) -> None:
     async with perdure.open(address, durability="normal") as store:
-        _, wrong = await problems_of(store, address, ["pop", "pop", "push", "push"])
+        _, wrong = await problems_of(store, address, ["pop", "pop", "push", "push"], each)
     assert wrong == []
 
 
-async def test_repeated_pop_with_one_idempotency_key_removes_one_item(address: str) -> None:
+@CALLS_OF_EACH
+async def test_repeated_pop_with_one_idempotency_key_removes_one_item(
+    address: str, each: int
+) -> None:
     async with perdure.open(address, durability="normal") as store:
-        _, wrong = await problems_of(store, address, ["same", "push", "push"])
+        _, wrong = await problems_of(store, address, ["same", "push", "push"], each)
     assert wrong == []
 
 
@@ -99,7 +106,7 @@ async def test_repeated_pop_with_one_idempotency_key_removes_one_item(address: s
 async def test_check_for_conflicts_detects_unsafe_concurrent_pops(address: str) -> None:
     """Prove that `problems_of`, which the two tests above use, detects conflicts."""
     async with perdure.open(address, durability="normal") as store:
-        _, wrong = await problems_of(store, address, ["blind", "blind", "push", "push"])
+        _, wrong = await problems_of(store, address, ["blind", "blind", "push", "push"], 20)
     assert wrong != []
 
 

@@ -156,21 +156,24 @@ async def test_consumer_state_equals_the_log_despite_many_disconnects(disconnect
             assert writer.answers[call].startswith(text)
 
 
+ANSWERS = 8
+
+
 async def test_stalled_consumer_uses_bounded_memory() -> None:
     bus = LiveBus()
     stalled = bus.subscribe(S)
     tracemalloc.start()
     try:
         sizes: list[int] = []
-        for of in range(1, 21):
+        for of in range(1, ANSWERS + 1):
             for n in range(2 * CAPACITY):
                 bus.tell(EventDraft("agent:token", of, f"word{n % 10} ", session_id=S), n)
             sizes.append(tracemalloc.get_traced_memory()[0])
-            if of < 20:
+            if of < ANSWERS:
                 bus.close_call(S, of)
     finally:
         tracemalloc.stop()
     assert max(sizes) < 1.5 * min(sizes)  # what one open answer takes, however many came before
     (caught_up,) = stalled.take()
     assert isinstance(caught_up, Snapshot)
-    assert (caught_up.of, caught_up.n) == (20, 2 * CAPACITY)
+    assert (caught_up.of, caught_up.n) == (ANSWERS, 2 * CAPACITY)

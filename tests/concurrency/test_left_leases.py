@@ -110,7 +110,7 @@ async def cut_connections(db: psycopg.AsyncConnection, after_s: float) -> None:
     await db.execute(_CUT)
 
 
-@pytest.mark.parametrize("sends", with_larger(60, 277))
+@pytest.mark.parametrize("sends", with_larger(36, 277))
 async def test_message_is_sent_after_faults_of_postgres(
     postgres: PostgresServer, sends: int
 ) -> None:

@@ -19,8 +19,8 @@ from tests.fakes.postgres import PostgresServer
 from tests.fakes.samples import with_larger
 
 PROCESSES = 8
-APPENDS = pytest.mark.parametrize("count", with_larger(25, 100))
-RACES = pytest.mark.parametrize("count", with_larger(15, 60))
+APPENDS = pytest.mark.parametrize("count", with_larger(12, 100))
+RACES = pytest.mark.parametrize("count", with_larger(8, 60))
 
 
 @pytest.fixture

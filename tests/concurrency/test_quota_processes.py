@@ -25,7 +25,7 @@ from tests.fakes.samples import ALL_ONLY
 
 CHILD = Path(__file__).parent / "children" / "quota_writer.py"
 PROCESSES = 4
-TRIES = 60
+TRIES = 40
 LIMITS = {
     "entries": Quota(max_entries=101),
     "sessions": Quota(max_sessions=17),

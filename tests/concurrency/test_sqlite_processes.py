@@ -22,7 +22,7 @@ from tests.fakes.processes import run_together
 from tests.fakes.samples import with_larger
 
 PROCESSES = 8
-COUNTS = pytest.mark.parametrize("count", with_larger(100, 1_000))
+COUNTS = pytest.mark.parametrize("count", with_larger(40, 1_000))
 
 
 @pytest.fixture
@@ -68,10 +68,11 @@ async def test_processes_that_open_and_close_a_store_do_not_disturb_its_writers(
     await again.close()
 
 
+@pytest.mark.parametrize("rounds", with_larger(15, 40))
 async def test_processes_that_create_the_same_store_concurrently_share_that_store(
-    store: SqliteStore, path: Path
+    store: SqliteStore, path: Path, rounds: int
 ) -> None:
-    assert run_together(CHILD, "make", path, 4, 40) == ["done"] * 4
+    assert run_together(CHILD, "make", path, 4, rounds) == ["done"] * 4
 
 
 async def test_process_with_an_expired_lease_cannot_write(store: SqliteStore, path: Path) -> None:

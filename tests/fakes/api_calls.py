@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-import httpx
 import msgspec
+
+from tests.fakes.direct import DirectClient
 
 Document = dict[str, Any]
 
 _WHEN = "2026-01-01T00:00:00Z"
 _CURSOR = "after"
-_STREAMED = "text/event-stream"
-_CHANGING = frozenset(("date", "x-request-id"))
+_CAUGHT_UP = "event: caught-up\n"
+_CHANGING = frozenset(("x-request-id",))
 """Headers that differ between two answers to the same request."""
 
 
@@ -44,30 +45,18 @@ class Call(msgspec.Struct, frozen=True):
     query: dict[str, Any]
     body: dict[str, Any] | None
 
-    async def answer(self, client: httpx.AsyncClient) -> tuple[int, str]:
+    async def answer(self, client: DirectClient) -> tuple[int, str]:
         """Return the status, and the headers and body as text.
 
         If the answer is a stream, only the stored events are read.
         """
-        request = client.build_request(
-            self.operation.method, self.path, params=self.query, json=self.body
+        answer = await client.answer(
+            self.operation.method, self.path, self.query, self.body, until=_CAUGHT_UP
         )
-        response = await client.send(request, stream=True)
-        lines: list[str] = []
-        try:
-            if response.headers.get("content-type", "").startswith(_STREAMED):
-                async for line in response.aiter_lines():
-                    lines.append(line)
-                    if line == "event: caught-up":
-                        break
-            else:
-                lines.append((await response.aread()).decode(errors="replace"))
-        finally:
-            await response.aclose()
         headers = [
-            f"{name}: {value}" for name, value in response.headers.items() if name not in _CHANGING
+            f"{name}: {value}" for name, value in answer.headers.items() if name not in _CHANGING
         ]
-        return response.status_code, "\n".join([*headers, *lines])
+        return answer.status, "\n".join([*headers, answer.text])
 
 
 def operations(document: Document) -> list[Operation]:

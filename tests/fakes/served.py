@@ -21,6 +21,7 @@ from perdure.models.protocol import ModelClient
 from perdure.server import Role, TokenFile, TokenRecord, app
 from perdure.testing import ScriptedModel
 from tests.fakes.clock import ManualClock
+from tests.fakes.direct import DirectClient
 
 DESK = perdure.Agent("desk", model="scripted:desk", instructions="You answer customers.")
 
@@ -34,6 +35,7 @@ class Served:
     url: str
     tokens: TokenFile
     stack: AsyncExitStack
+    application: Any
     http: httpx.AsyncClient = field(init=False)
     numbers: Iterable[int] = field(default_factory=count)
 
@@ -42,6 +44,11 @@ class Served:
         name = f"t{next(iter(self.numbers))}"
         record = TokenRecord(id=name, hash="", role=role, created_at=0)
         return self.tokens.create(msgspec.structs.replace(record, **limits), os.urandom(32))
+
+    def direct(self, role: Role = "admin", **limits: Any) -> DirectClient:
+        """Return a client with its own token that calls the application without a connection."""
+        headers = {"Authorization": f"Bearer {self.token(role, **limits)}"}
+        return DirectClient(self.application, headers)
 
     async def client(self, role: Role = "admin", **limits: Any) -> httpx.AsyncClient:
         """Return a client with its own token."""
@@ -121,7 +128,8 @@ async def served(
         runtime = perdure.Runtime(store, agents, models=client, idle_timeout_s=idle_timeout_s)
         await stack.enter_async_context(runtime)
         tokens = TokenFile(folder / "tokens.json")
-        url = await stack.enter_async_context(serving_app(app(runtime, tokens=tokens, **options)))
-        found = Served(store, runtime, url, tokens, stack)
+        application = app(runtime, tokens=tokens, **options)
+        url = await stack.enter_async_context(serving_app(application))
+        found = Served(store, runtime, url, tokens, stack, application)
         found.http = await found.client()
         yield found

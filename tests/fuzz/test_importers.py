@@ -14,7 +14,7 @@ from tests.fuzz.corpus import FORMATS, corpus
 from tests.fuzz.memory import check_memory
 from tests.fuzz.mutation import mutated
 
-CASES, MORE_CASES = 10, 30
+CASES, MORE_CASES = 7, 33
 """Cases of each format in `make test`, and how many more `make test-all` runs."""
 
 

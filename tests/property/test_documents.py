@@ -41,7 +41,7 @@ async def run(
 
 
 @given(documents(), st.none() | st.sampled_from(["n0", "n1", "n3", "n7"]))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=max(12, settings().max_examples // 4))
 def test_document_run_completes_or_reports_why_it_waits(
     drawn: tuple[Workflow, dict[str, object]], refused: str | None
 ) -> None:

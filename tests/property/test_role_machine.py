@@ -414,7 +414,7 @@ def _was_free(modes: Sequence[tuple[int, object]], since: int, until: int) -> bo
 
 TestRoles = RoleWorld.TestCase
 TestRoles.settings = settings(
-    max_examples=8,
+    max_examples=max(4, settings().max_examples // 12),
     derandomize=True,  # a turn has many steps: long runs are made with seeds, by hand
     stateful_step_count=12,
     deadline=None,

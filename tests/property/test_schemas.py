@@ -224,7 +224,7 @@ def toml_of(value: Any) -> str:
     return repr(value)
 
 
-@settings(max_examples=60)
+@settings(max_examples=max(25, settings().max_examples * 3 // 5))
 @given(
     st.deferred(lambda: documents_of("config.schema.json")).map(without_nothing),
     st.sampled_from(["config.schema.json", "project-config.schema.json"]),

@@ -160,7 +160,7 @@ async def check_alike(plain: MemoryStore, indexed: SqliteStore, wanted: list[Sea
     assert (await indexed.maintenance.verify()).problems == ()
 
 
-@settings(max_examples=30)
+@settings(max_examples=max(12, settings().max_examples // 3))
 @given(
     commits,
     st.lists(queries, min_size=1, max_size=6),

@@ -12,7 +12,7 @@ from perdure.session.ids import EntryId, StreamId, entry_id
 from perdure.session.tree import TreeNode, branch_to, index_of, nodes_of, tree_of
 
 STREAM = StreamId("s")
-DEPTH = 100_000
+DEPTH = 20_000
 
 # The parent of each entry, by seq: any other, itself, none (-1), or one that is missing.
 parents = st.lists(st.integers(min_value=-1, max_value=25), max_size=20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -79,8 +80,9 @@ def openapi_config() -> OpenAPIConfig:
     )
 
 
+@cache
 def document_of(app: Litestar) -> dict[str, Any]:
-    """Return the OpenAPI document of `app` with headers and errors.
+    """Return the OpenAPI document of `app` with headers and errors; the caller must not change it.
 
     The document is created at the first call of this function.
     """
