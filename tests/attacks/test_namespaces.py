@@ -536,7 +536,7 @@ def test_command_shows_no_data_of_another_namespace(
     before = asyncio.run(fill())
     tried = 0
     leaks: list[str] = []
-    ways = ([], ["--json"])
+    ways: tuple[list[str], ...] = ([], ["--json"])
     for number, command in enumerate(ordered()):
         typed = MARK.replace("\0", "")  # typed text may be repeated
         words = [word.replace(typed, "") for word in line_of(command, tmp_path, number)]

@@ -42,7 +42,7 @@ class DirectClient:
         headers = {"host": "127.0.0.1", "content-length": str(len(content)), **self.headers}
         if content:
             headers["content-type"] = "application/json"
-        exchange = _Exchange(content, until and until.encode())
+        exchange = _Exchange(content, None if until is None else until.encode())
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},

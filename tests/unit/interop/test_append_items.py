@@ -99,7 +99,7 @@ async def test_interrupted_import_is_marked_and_resumed() -> None:
             once = await imported(whole, content, bounds=PIECES)
             expected = contents(await whole.entries(once.session))
             commits = len(parts(await whole.entries(once.session)))
-            for fails_at in range(1, commits, max(1, commits // 5)):
+            for fails_at in range(1, commits, max(1, commits // 3)):
                 store = Interrupted(fails_at)
                 with pytest.raises(OSError, match="gone"):
                     await imported(store, content, bounds=PIECES)
@@ -206,10 +206,11 @@ async def test_append_continues_after_an_unreadable_last_entry() -> None:
 async def test_import_of_growing_file_adds_same_entries_as_one_import() -> None:
     for content in FILES:
         lines = content.splitlines(keepends=True)
-        for count in range(1, len(lines), max(1, len(lines) // 4)):
+        whole = empty_store()
+        once = await imported(whole, content)
+        for count in range(1, len(lines), max(1, len(lines) // 3)):
             with case((content, count)):
-                whole, growing = empty_store(), empty_store()
-                once = await imported(whole, content)
+                growing = empty_store()
                 try:
                     before = await imported(growing, b"".join(lines[:count]))
                 except FormatError:

@@ -36,9 +36,12 @@ async def test_draining_server_still_answers_requests(tmp_path: Path) -> None:
         assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
-async def test_server_ends_open_streams_before_it_stops(tmp_path: Path) -> None:
+async def test_server_ends_open_streams_when_its_drain_time_is_over(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
-    async with serving(tmp_path) as (process, address), signed_in(address) as client:
+    async with (
+        serving(tmp_path, "--drain-seconds", "0.5") as (process, address),
+        signed_in(address) as client,
+    ):
         socket = f"{str(client.base_url).replace('http', 'ws', 1)}/v1/socket"
         cookie = {"Cookie": f"perdure_session={client.cookies['perdure_session']}"}
         async with (
@@ -55,14 +58,3 @@ async def test_server_ends_open_streams_before_it_stops(tmp_path: Path) -> None:
         assert await asyncio.wait_for(process.wait(), 60) == 0
     told = (tmp_path / "stderr").read_text()  # how to sign in, idle sessions, and agents
     assert told.count("\n") == 3
-
-
-async def test_server_stops_when_its_drain_time_is_over(tmp_path: Path) -> None:
-    (tmp_path / "shop.py").write_text(PROGRAM)
-    async with (
-        serving(tmp_path, "--drain-seconds", "0.5") as (process, address),
-        signed_in(address) as client,
-    ):
-        assert (await client.get("/healthz")).status_code == 200
-        process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 60) == 0

@@ -72,8 +72,8 @@ def test_command_line_replaces_only_texts_that_the_library_contains() -> None:
     for call in ADVICE:
         with case(call):
             literal = re.sub(r"\{[^}]*\}", "{}", call)  # as `text_of` writes inserted values
-            word = max(re.split(r"\W+", literal.replace("{}", " ")), key=len)
-            named = [name for name, code in library().items() if word in code]
+            words = re.split(r"\W+", literal.replace("{}", " "))
+            named = [n for n, code in library().items() if all(word in code for word in words)]
             assert any(literal in text for name in named for text in texts_of(name))
 
 

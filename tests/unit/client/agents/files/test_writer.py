@@ -61,7 +61,7 @@ agents = st.builds(
 
 @pytest.mark.full_only
 @given(agents)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=max(12, settings().max_examples // 4), deadline=None)
 def test_agent_file_written_and_read_back_has_same_agent_and_bytes(agent: Agent) -> None:
     try:
         text = agent_text(agent)
