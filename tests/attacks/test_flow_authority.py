@@ -82,7 +82,7 @@ def runtime(store: Store, bait: Bait, *ids: str) -> Runtime:
 async def is_obeyed(
     store: Store, flow: str, workspace: Path, bait: Bait, *ids: str, replies: bool = False
 ) -> str | None:
-    """Return why a flow did something that was not allowed here; None if it did not."""
+    """Return what a flow did that was not allowed here; None if everything was allowed."""
     started = runtime(store, bait, *ids)
     async with Flows(started) as flows:
         found = await flows.open(flow, workspace=workspace)

@@ -1,8 +1,8 @@
 """A repository configured by another person runs nothing, fetches nothing, shows no other file.
 
-Real git, real repositories. Every case prepares one repository, then the tools look at it and
-commit in it. A case fails the test if the program that it names has run, or if text from outside
-the working directory is shown.
+Real git, real repositories. Every case prepares one repository, then the tools inspect the
+repository and commit in it. A case fails the test if the program that the case names has run, or if
+text from outside the working directory is shown.
 """
 
 from __future__ import annotations

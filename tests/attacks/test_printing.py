@@ -102,7 +102,7 @@ def said_by(
 ) -> str:
     """Return the output of `perdure` with `words` at a terminal, stdout and stderr together.
 
-    If `errors` is given, stderr is written to it and not to the terminal.
+    If `errors` is given, stderr is written to `errors` and not to the terminal.
     """
     terminal = Terminal()
     with monkeypatch.context() as patched:

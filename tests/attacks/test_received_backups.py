@@ -1,4 +1,4 @@
-"""A received backup folder: its files are read within limits, and no link leads out of it."""
+"""A received backup folder: its files are read within limits, and no link leads outside."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class _Answers:
         self._read: dict[str, tuple[int, str]] = {}
 
     async def of(self, call: Call) -> tuple[int, str]:
-        """Send `call`, if it can have another answer than before, and return its answer."""
+        """Send `call` if its answer can differ from the previous answer; return the answer."""
         if call.operation.is_change:
             return await call.answer(self._client)
         name = f"{call.path} {call.query}"

@@ -51,7 +51,7 @@ class Consumer:
 
     @property
     def is_done(self) -> bool:
-        """Return whether the connection was cut often enough; it is not cut after that."""
+        """Return whether the connection was cut often enough; if so, it is no longer cut."""
         return self.cuts >= self._most_cuts
 
     async def run(self, last: asyncio.Future[int]) -> None:

@@ -1,4 +1,4 @@
-"""The first call of a model loads no module on the event loop, because a thread loads it before.
+"""The first model call loads no module on the event loop: a thread loads the modules before.
 
 A full garbage collection in the thread would block the event loop, because the collection holds
 Python's lock until it ends.

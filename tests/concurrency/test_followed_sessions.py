@@ -19,7 +19,7 @@ CHILD = Path(__file__).parent / "children" / "slow_turn.py"
 
 @asynccontextmanager
 async def slow_turn(address: str) -> AsyncGenerator[asyncio.subprocess.Process]:
-    """Yield another process once it runs a turn of the session ``shared``."""
+    """Yield a child process as soon as the child runs a turn of the session ``shared``."""
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(
         sys.executable, str(CHILD), address, stdin=pipe, stdout=pipe

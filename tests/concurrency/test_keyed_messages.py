@@ -1,4 +1,4 @@
-"""A message with an idempotency key that several processes send: one turn answers it."""
+"""Several processes send a message with the same idempotency key: one turn answers it."""
 
 from __future__ import annotations
 

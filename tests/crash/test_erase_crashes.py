@@ -1,4 +1,4 @@
-"""``kill -9`` during an erasure: it had no effect, or the next opening completes it."""
+"""``kill -9`` during an erasure: the erasure had no effect, or the next opening completes it."""
 
 from __future__ import annotations
 

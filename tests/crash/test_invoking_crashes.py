@@ -36,7 +36,7 @@ def killed(file: Path, counts: str, dies_at: int) -> bool:
 
 
 async def spent_in(store: Store, stream: str) -> int:
-    """Return the sum over the calls in the log of `stream` itself."""
+    """Return the sum of the costs of the calls in the log of `stream` itself."""
     bodies = [body_of(entry) for entry in await store.backend.entries(StreamId(stream))]
     usages = [body.usage for body in bodies if isinstance(body, ModelFinished)]
     return sum(usage.cost_microcents or 0 for usage in usages if usage is not None)

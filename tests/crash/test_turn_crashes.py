@@ -219,7 +219,7 @@ def test_two_hundred_random_kills_of_turns_lose_no_entry(tmp_path: Path, most: i
 
 
 def one_life(plan: Plan, chance: random.Random, acknowledged: list[tuple[int, str]]) -> bool:
-    """Let a child run for a random time and kill it; return whether it had ended before."""
+    """Let a child run for a random time and kill it; return whether the child had ended before."""
     with forked(turn.run, plan) as child:
         first = child.line()
         time.sleep(chance.random() ** 2 * 0.12)

@@ -30,7 +30,7 @@ def killed(folder: Path, dies_at: int) -> bool:
 
 
 async def prompt_in_force(store: Store, session: str) -> str | None:
-    """Return the system prompt of `session`; check that its workspace and list entry match it."""
+    """Return the prompt of `session`; check that the workspace and the list entry match it."""
     bound = (await authority_of(store.backend, StreamId(session))).bound
     assert bound is not None
     place = kept_workspace(bound.workspace)

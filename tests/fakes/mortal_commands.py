@@ -58,7 +58,7 @@ class Ended(msgspec.Struct, frozen=True):
 
     @property
     def is_killed(self) -> bool:
-        """Return whether the command was killed and did not end by itself."""
+        """Return whether the command was killed, rather than ended by itself."""
         return self.code == -signal.SIGKILL
 
 

@@ -297,8 +297,8 @@ def _keep(folder: Path) -> None:
 def _patiently(start: Callable[[], None]) -> None:
     """Start a server even if a busy machine delays its start beyond the package's 10 seconds.
 
-    If `start` takes too long, it is called again. The next call of `start` finds the running server
-    and checks that it is ready.
+    If `start` takes too long, `start` is called again. The next call of `start` finds the running
+    server and checks that it is ready.
     """
     for wait_s in WAITS_S:
         try:

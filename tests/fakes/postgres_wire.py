@@ -61,7 +61,7 @@ class Proxy:
         self._cut = cut
 
     def end_cut(self) -> int | None:
-        """Cancel the cut; return how many messages remained before it, None if it happened."""
+        """Cancel the cut; return how many messages were left, None if the cut has happened."""
         cut, self._cut = self._cut, None
         return None if cut is None else cut.after
 

@@ -88,7 +88,7 @@ class Network:
 
 @contextmanager
 def network(machines: int) -> Generator[Network]:
-    """Yield a network with this number of `machines`, isolated if the system allows it."""
+    """Yield a network with this number of `machines`, isolated if the system allows namespaces."""
     made = Network(f"perdure-{os.getpid()}" if _may_part() else None)
     try:
         made.lay(machines)

@@ -61,7 +61,7 @@ class Watcher:
         return {str(name): int(n) for name, n in await self._ask(_COUNTS)}
 
     async def taken_over(self, held: list[Held]) -> list[float]:
-        """Return for each session the seconds until it was taken over or its turn ended.
+        """Return for each session the seconds until a takeover or until its turn ended.
 
         The result omits a turn that ended before its worker stopped.
         """

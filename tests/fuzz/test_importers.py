@@ -1,4 +1,4 @@
-"""A short run of every fuzzer; `python -m tests.fuzz FORMAT --seconds N` runs them for long."""
+"""A short run of every fuzzer; `python -m tests.fuzz FORMAT --seconds N` runs one for longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Commands that change where a session continues: each appends to the log, and none rewrites it."""
+"""Commands that change where a session continues: each command appends to the log, and none
+rewrites the log.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Terminal:
     written: bytes = b""
 
     def until(self, *texts: str) -> str:
-        """Read until one of `texts` appears; return it, and drop the output up to its end."""
+        """Read until one of `texts` appears; drop the output up to its end, and return the text."""
         deadline = time.monotonic() + PATIENCE_S
         while not (found := [text for text in texts if text.encode() in self.written]):
             assert time.monotonic() < deadline, self.written[-2_000:]

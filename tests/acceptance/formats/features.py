@@ -127,7 +127,7 @@ def _calls(session: Held) -> Facts:
 
 
 def _parallel_calls(session: Held) -> Facts:
-    """Yield the ids of calls that were made in parallel, if each of them has a result."""
+    """Yield the ids of each group of parallel calls of which every call has a result."""
     answered = {call_id for call_id, *_ in cast("Iterable[tuple[str]]", _results(session))}
     calls: list[str] = []
     for message in session.messages():

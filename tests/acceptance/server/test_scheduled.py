@@ -1,4 +1,4 @@
-"""``perdure serve`` sends the scheduled messages of chats, or says what they wait for."""
+"""``perdure serve`` sends the scheduled messages of chats, or reports why they wait."""
 
 from __future__ import annotations
 

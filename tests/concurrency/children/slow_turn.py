@@ -1,4 +1,4 @@
-"""Start a session in the store at argv 1 and run a turn until a line arrives, or it is killed."""
+"""Start a session in the store at argv 1 and run a turn until a line arrives or a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The statistics of a store equal the sums over all commits that can be read from it."""
+"""The statistics of a store equal the sums over all commits that can be read from the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query finds the sessions whose name or id contains it, in any store."""
+"""A query finds the sessions whose name or id contains the query, in any store."""
 
 from __future__ import annotations
 

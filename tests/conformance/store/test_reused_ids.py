@@ -1,4 +1,4 @@
-"""The id of an erased session stays reserved, unless the caller asks to reuse it."""
+"""The id of an erased session stays reserved, unless the caller asks to reuse the id."""
 
 from __future__ import annotations
 

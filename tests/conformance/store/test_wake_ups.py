@@ -1,4 +1,4 @@
-"""A commit wakes the iterators of the streams it wrote to, and no others."""
+"""A commit wakes the iterators of the streams that the commit wrote to, and no other iterators."""
 
 from __future__ import annotations
 

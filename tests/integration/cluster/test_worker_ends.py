@@ -1,4 +1,4 @@
-"""Workers that end: drained workers, work that kills them, and work that is not queued."""
+"""Workers that end: drained workers, work that kills workers, and work that is not queued."""
 
 from __future__ import annotations
 

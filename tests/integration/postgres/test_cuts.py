@@ -68,7 +68,7 @@ class Cuts:
         check: Callable[[StreamId, Lease | None, object], Awaitable[None]],
         step: int = 1,
     ) -> None:
-        """Cut `call` at every `step`th message; give its result (None if it raised) to `check`."""
+        """Cut `call` at every `step`th message; pass its result or None to `check`."""
         for how, side in product(get_args(Break), get_args(Side)):
             after = 0
             while (lacking := await self._one(Cut(side, after, how), prepare, call, check)) is None:

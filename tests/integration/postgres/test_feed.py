@@ -24,7 +24,7 @@ VALUES ('default', 'slow', 0, nextval('perdure.position'), 1, 1, 'note', 's', ''
 
 @pytest.fixture
 def slow(address: str, db: Database) -> Database:
-    """A connection inside a commit: it has taken a position but not committed yet."""
+    """A connection inside a commit, which has taken a position but has not committed yet."""
     assert db.info.dsn
     connection = psycopg.connect(address)
     connection.execute("SELECT perdure.mark()")

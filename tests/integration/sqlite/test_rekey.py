@@ -103,7 +103,7 @@ async def test_rekey_keeps_all_content(
 
 
 async def test_first_opening_after_rekey_needs_no_journal(path: Path) -> None:
-    """If there were a journal, a process with the old file open could replay it as its own."""
+    """With a journal, a process that has the old file open could replay the journal as its own."""
     await planted(path, None)
     rekey(path, None, FIRST, quietly)
     with closing(bare_connection(locate_site(path, key=FIRST), b"")) as db:

@@ -1,4 +1,4 @@
-"""The text that an erasure removes from a file's index, and the blocks that it reads for this."""
+"""The text that an erasure removes from a file's index, and the blocks that the erasure reads."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ SWITCHING = ("pi", "operator", "codex")
 
 
 async def best_session(memory: MemoryStore, format: FormatName) -> tuple[str, bool]:
-    """Return an imported session, preferably one with a model change; and whether it has one."""
+    """Return an imported session, if possible with a model change; and whether it has one."""
     names, read = FILES[format]
     found: list[str] = []
     for name in names:

@@ -1,4 +1,4 @@
-"""The table of providers: their addresses, and the addresses that need a key."""
+"""The table of providers: their addresses, and which addresses need a key."""
 
 from __future__ import annotations
 

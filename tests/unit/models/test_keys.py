@@ -1,4 +1,4 @@
-"""Keys come from the environment, a file or the keyring; the text form of a key hides it."""
+"""Keys come from the environment, a file or the keyring; the text form of a key hides the key."""
 
 from __future__ import annotations
 

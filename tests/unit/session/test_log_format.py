@@ -44,7 +44,7 @@ def names_in(text: str) -> set[str]:
 
 
 def fields_listed(kind: str) -> dict[str, bool]:
-    """Return each field of `kind`, and whether its bullet says that it is always present."""
+    """Return each field of `kind`, and whether its bullet says that the field is always present."""
     listed: dict[str, bool] = {}
     for line in section(f"`{kind}`").splitlines():
         if line.startswith("- "):

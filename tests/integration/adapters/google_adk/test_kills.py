@@ -18,7 +18,7 @@ COMMITS = 2 + 4 * runner.TURNS
 
 
 async def read(kind: str, folder: Path) -> tuple[list[Event], dict[str, Any]]:
-    """Return the events and the state of the session; nothing if it was not created."""
+    """Return the events and the state of the session; nothing if the session was not created."""
     async with runner.service_in(kind, folder, 0) as service:
         session = await service.get_session(**runner.NAMES)
     if kind == "perdure":

@@ -21,7 +21,7 @@ from tests.integration.adapters.langgraph.children.graph import graph_with
 
 @contextmanager
 def theirs(kind: str, saver: Any, store: Any, place: Any, path: Path) -> Generator[tuple[Any, Any]]:
-    """Open a saver and a store of LangGraph, which create their tables."""
+    """Open a saver and a store of LangGraph, which both create their tables."""
     address = place.take() if kind == "postgres" else str(path / "langgraph.db")
     with saver.from_conn_string(address) as made:
         made.setup()

@@ -1,4 +1,4 @@
-"""The pager; tests/acceptance/cli tests it at a terminal."""
+"""The pager; tests/acceptance/cli tests the pager at a terminal."""
 
 from __future__ import annotations
 

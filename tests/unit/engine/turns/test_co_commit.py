@@ -1,4 +1,4 @@
-"""A turn is committed with writes to other streams: all of them are stored, or none."""
+"""A turn is committed with writes to other streams: all writes are stored, or none."""
 
 from __future__ import annotations
 
