@@ -60,7 +60,7 @@ def test_import_loads_no_provider_http_client_or_command_line(program: str) -> N
     assert loaded.isdisjoint(FOREIGN)
 
 
-def test_importing_perdure_alone_loads_none_of_its_modules() -> None:
+def test_import_of_perdure_alone_loads_none_of_its_modules() -> None:
     report = "import perdure, sys; print(*(m for m in sys.modules if m.startswith('perdure.')))"
     done = subprocess.run([sys.executable, "-c", report], capture_output=True, check=True)
     assert done.stdout.split() == []

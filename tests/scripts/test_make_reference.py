@@ -42,7 +42,7 @@ def test_reference_lists_the_fields_of_every_payload() -> None:
     assert set(missing) == {name for name, fields in fields_of_payloads().items() if not fields}
 
 
-def test_option_in_place_of_the_folder_prints_the_usage(
+def test_option_given_instead_of_the_folder_prints_the_usage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

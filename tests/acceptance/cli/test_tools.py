@@ -97,7 +97,7 @@ def test_resumed_session_keeps_its_tools_and_permissions(world: World) -> None:
     assert "[exit code 0]" in echoed(world)
 
 
-def test_permission_option_on_resume_grants_and_records_permissions(world: World) -> None:
+def test_resume_with_a_permission_option_grants_and_records_permissions(world: World) -> None:
     says(world, "hello")
     assert "There is no tool 'run_command'" in echoed(world)
     assert "[exit code 0]" in echoed(world, "--allow-command", "echo *", "--approve", "auto")

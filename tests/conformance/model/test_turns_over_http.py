@@ -122,7 +122,7 @@ async def test_session_continues_with_another_provider(name: str) -> None:
     ],
     ids=["first_byte", "stream"],
 )
-async def test_fallback_answers_after_a_provider_timeout(
+async def test_answer_comes_from_the_fallback_model_after_a_provider_timeout(
     silent: Handler, limits: tuple[float, float], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Both providers have these limits: the second one reaches none, however slow the machine is.

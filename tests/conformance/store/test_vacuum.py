@@ -160,7 +160,7 @@ async def test_concurrent_vacuums_report_each_removal_once(
     assert (await store.maintenance.verify()).problems == ()
 
 
-async def test_vacuum_deletes_old_keys_and_updates_quota(
+async def test_vacuum_deletes_old_idempotency_keys_and_updates_quota(
     store: SessionStore, vacuuming: SessionStore, clock: ManualClock
 ) -> None:
     limiting = store

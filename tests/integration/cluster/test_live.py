@@ -116,7 +116,7 @@ async def test_watch_gets_live_events_of_worker_in_order(runtime: Runtime, folde
     assert sum(isinstance(event, LiveEvent) for event in events) > 60
 
 
-async def test_store_watch_gets_live_events_of_worker(
+async def test_watch_of_a_store_gets_live_events_of_worker(
     runtime: Runtime, store: Store, folder: Path
 ) -> None:
     watch = store.watch()

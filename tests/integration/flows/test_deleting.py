@@ -78,7 +78,7 @@ async def test_only_one_of_concurrent_flows_gets_the_record_folder(tmp_path: Pat
     assert (tmp_path / "record" / ".flow").read_text() == winner.id
 
 
-async def test_flow_started_concurrently_is_started_once(tmp_path: Path) -> None:
+async def test_flow_that_several_calls_start_concurrently_is_started_once(tmp_path: Path) -> None:
     for number in range(20):
         flows = FlowStage(tmp_path).flows("owner")
         begins = (begun(flows, tmp_path, "f", f"record-{number}") for _ in range(8))

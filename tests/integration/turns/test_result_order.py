@@ -89,7 +89,7 @@ async def test_results_follow_their_calls_in_every_export(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [ended_in_reverse, stored_in_reverse])
-async def test_next_request_is_valid_for_every_provider(make: Any) -> None:
+async def test_request_after_parallel_calls_is_valid_for_every_provider(make: Any) -> None:
     async with perdure.open("memory:") as store:
         session: perdure.Session = await make(store)
         context = await session.context()

@@ -61,7 +61,7 @@ async def test_agents_of_all_rows_are_read_with_one_query(monkeypatch: pytest.Mo
     assert sorted(reads) == ["notes", "notes", "notes_of_all", "notes_of_all"]  # notes: of the fork
 
 
-async def test_session_rows_are_filtered_by_since_and_until() -> None:
+async def test_session_rows_are_filtered_by_start_and_end_time() -> None:
     async with perdure.open("memory:") as store:
         await store.create(title="Trip")
         past, future = datetime(2001, 1, 1, tzinfo=UTC), datetime(2201, 1, 1, tzinfo=UTC)

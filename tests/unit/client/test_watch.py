@@ -339,7 +339,9 @@ async def test_watch_of_a_store_yields_events_of_all_sessions_in_commit_order(st
     assert (event.stream, seqs([event])) == ("two", [1])
 
 
-async def test_closing_a_store_watch_cancels_its_task(store: Store, session: Session) -> None:
+async def test_closing_the_watch_of_a_store_cancels_its_task(
+    store: Store, session: Session
+) -> None:
     await session.append(user("hello"))
     watch = store.watch(after=0)
     await take(watch, 1)
@@ -350,7 +352,7 @@ async def test_closing_a_store_watch_cancels_its_task(store: Store, session: Ses
     assert any(task.cancelling() for task in before)
 
 
-async def test_store_watch_starts_at_newest_position_by_default(
+async def test_watch_of_a_store_starts_at_newest_position_by_default(
     store: Store, session: Session
 ) -> None:
     await session.append(user("before"))
@@ -363,7 +365,7 @@ async def test_store_watch_starts_at_newest_position_by_default(
     assert seqs(await following) == [1]
 
 
-async def test_store_watch_from_a_future_position_waits_and_logs_a_line(
+async def test_watch_of_a_store_from_a_future_position_waits_and_logs_a_line(
     store: Store, session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
     await session.append(user("a"))

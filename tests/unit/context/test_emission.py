@@ -62,7 +62,7 @@ def test_branch_summaries_are_quoted_unless_blank() -> None:
     assert texts(said) == [f"{prompts.BRANCH_LEAD_IN}\n\n<summary>\nwent wrong\n</summary>"]
 
 
-def test_summary_precedes_kept_and_later_entries() -> None:
+def test_summary_precedes_kept_entries_and_later_entries() -> None:
     log = TreeLog()
     log.append(user("old"))
     kept = log.append(user("kept"))

@@ -64,7 +64,7 @@ def test_closed_model_call_has_no_snapshot() -> None:
     assert bus.subscribe(S).take() == []
 
 
-def test_closing_call_without_events_is_no_error() -> None:
+def test_close_of_a_call_without_events_is_no_error() -> None:
     LiveBus().close_call(S, 1)
 
 

@@ -282,7 +282,9 @@ async def test_traceback_of_a_failed_tool_is_logged_without_secrets(
     assert "KeyError: '[secret:LOGIN] [redacted]'" in record.getMessage()
 
 
-async def test_result_that_is_no_json_logs_its_cause(caplog: pytest.LogCaptureFixture) -> None:
+async def test_cause_is_logged_if_a_tool_result_is_not_json(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def body() -> object:
         return object()
 

@@ -78,7 +78,7 @@ async def outcomes(store: Store, session: str) -> list[FactsCaptured]:
     return [body for note in notes if isinstance(body := body_of(note), FactsCaptured)]
 
 
-async def test_model_of_the_agent_extracts_facts_after_the_end(store: Store) -> None:
+async def test_model_of_the_agent_extracts_facts_after_the_session_ends(store: Store) -> None:
     model = Talk(ANSWER)
     async with Runtime(store, agents=[MODEL], models=model) as runtime:
         chat = await runtime.start("helper", subject="ana")

@@ -82,7 +82,7 @@ def test_worker_needs_the_agents_of_all_roles_of_a_flow() -> None:
     assert not is_served(required.encoded(), {**both, "helper": OTHER_SCHEMA})
 
 
-def test_requirement_of_a_flow_names_no_agent_that_can_exist() -> None:
+def test_requirement_of_a_flow_is_never_the_id_of_an_agent() -> None:
     for needed in ((), (needed_agent(WITH),)):
         required = flow_requirement(FlowRequested(needed, ("/srv/site", "/srv/site/record")))
         with case(required), pytest.raises(WrongArgument, match="invalid agent id"):

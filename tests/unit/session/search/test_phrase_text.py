@@ -17,7 +17,7 @@ _PHRASES = st.builds(
 
 
 @pytest.mark.parametrize("query", ['"a a"', "a*", '"ab a"*', "a b NOT ab", "x OR ba"])
-def test_query_phrase_count_is_equal_in_text_and_word_list(query: str) -> None:
+def test_query_phrase_is_counted_equally_in_text_and_word_list(query: str) -> None:
     sought, terms = sought_in(query), ["a", "a", "a", "ab", "a", "b", "aba", "ba"]
 
     assert counts_in_joined(join_terms(terms), sought) == counts_in(terms, sought)

@@ -70,7 +70,7 @@ async def test_repeated_message_after_a_restart_gets_the_first_response(tmp_path
         assert await said_in(server, first.json()["sessionId"]) == ["hi", "one"]
 
 
-async def test_session_changes_with_the_same_idempotency_key_are_made_once(tmp_path: Path) -> None:
+async def test_changes_of_a_session_with_one_idempotency_key_are_made_once(tmp_path: Path) -> None:
     async with served(tmp_path, ["one"]) as server:
         session = await server.said("hi")
         fork = f"/v1/sessions/{session}/fork"

@@ -12,7 +12,7 @@ from tests.fakes.flow_log import graph
 LINE = graph("a>b", "b>c", a="owner", b="dev_1", c="owner")
 
 
-def test_record_file_has_the_record_name_and_is_never_replaced(tmp_path: Path) -> None:
+def test_file_record_yaml_contains_the_name_and_is_never_replaced(tmp_path: Path) -> None:
     write_record_file(tmp_path, 'A "page": trains', None)
     text = (tmp_path / "record.yaml").read_text()
     assert text == 'record:\n  name: "A \\"page\\": trains"\n  summary: null\n'

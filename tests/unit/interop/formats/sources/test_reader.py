@@ -82,7 +82,7 @@ def test_file_changed_before_second_reading_is_rejected(tmp_path: Path) -> None:
             stretches_of(source, 300)
 
 
-def test_chained_records_read_in_pieces_give_the_same_items() -> None:
+def test_chained_records_give_the_same_items_whole_and_in_pieces() -> None:
     content = claude_file("chain.jsonl")
     make = partial(READERS["claude-code"])
     source = read_source(Held(content), "claude-code", make, bounds=PIECES)
