@@ -190,7 +190,7 @@ async def chat(  # noqa: PLR0913 - each is an option of the command
 
     Exit codes:
         1    a turn failed, or waits for an answer (`perdure inbox`)
-        2    no model is set, or it cannot be called
+        2    no model is set, or the model cannot be called
         3    session or agent not found
         4    another process runs a turn of the session
         130  stopped with Ctrl-C

@@ -64,8 +64,8 @@ class Check(msgspec.Struct, frozen=True, omit_defaults=True):
 async def doctor(*, common: CommonOptions) -> int:
     """Check the set-up and the store.
 
-    Checks the installation, the permissions of the store, its journal, its hashes (of a large store
-    use `perdure store verify`), free space, encryption, and the configured models and MCP servers.
+    Checks the installation, free space, encryption, the permissions, journal and hashes of the
+    store (for a large store use `perdure store verify`), and the configured models and MCP servers.
     Prints advice for each problem. Changes nothing.
 
     Examples:

@@ -107,7 +107,7 @@ async def try_model(
 ) -> None:
     """Make one small call to a model, and show its duration and usage.
 
-    The call may cost money. The command fails if the answer is not complete within a minute.
+    The call can cost money. The command fails if the answer is not complete within a minute.
 
     Examples:
         perdure models test scripted:echo  # offline, free

@@ -84,7 +84,7 @@ class StartOptions(msgspec.Struct, frozen=True):
     ] = None
     project: ProjectOption = None
     id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="The flow's id; default: a new one.")
+        str | None, typer.Option("--id", metavar="ID", help="The flow's id; default: a new id.")
     ] = None
     consent: Annotated[
         ConsentMode,

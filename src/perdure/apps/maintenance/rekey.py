@@ -87,7 +87,7 @@ KeyFileOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="A file of 64 hexadecimal digits, the new key; only you must have access to it.",
+        help="A file with the new key (64 hexadecimal digits), readable only by you.",
     ),
 ]
 

@@ -93,7 +93,7 @@ async def stats(
     ] = DAYS,
     common: CommonOptions,
 ) -> None:
-    """Show the size of the namespace, its largest sessions, its growth, and the use of space.
+    """Show the size, the growth, the largest sessions and the use of space of the namespace.
 
     For an SQLite store, the file sizes cover all namespaces in the file.
 

@@ -142,8 +142,8 @@ async def search(
     """Search the memory for a question, the best hits first.
 
     Finds messages of earlier sessions, summaries of sessions, and facts. Also finds texts without
-    any word of the question if they are next to a matching text, or if the question names their
-    date or their speaker. `perdure sessions search` finds exact words.
+    any word of the question if they are next to a matching text, or if the question names the date
+    or the speaker of the text. `perdure sessions search` finds exact words.
 
     Examples:
         perdure memory search 'When did we choose the hotel?'

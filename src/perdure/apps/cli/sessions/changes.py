@@ -127,7 +127,7 @@ async def fork(
     ] = None,
     common: CommonOptions,
 ) -> None:
-    """Fork a session into a new one.
+    """Fork a session into a new session.
 
     Nothing is copied: both sessions share the entries up to the fork, and each continues
     separately. The fork has no open turn.

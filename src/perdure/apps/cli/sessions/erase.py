@@ -132,13 +132,14 @@ class EraseOptions(msgspec.Struct, frozen=True):
 async def erase(*, asked: EraseOptions, common: CommonOptions) -> int:
     """Permanently delete sessions, or single entries, and everything derived from them.
 
-    This cannot be undone. The log can still be verified. A certificate lists what was deleted, and
-    where copies may remain: backups, exports, forks. If the process is killed, repeat the command;
-    otherwise the next program that opens the store finishes the interrupted deletion.
+    An erasure cannot be undone. The log can still be verified after an erasure. A certificate lists
+    what was deleted, and where copies might remain: backups, exports, forks. If the process is
+    killed, repeat the command; otherwise the next program that opens the store finishes the
+    interrupted deletion.
 
-    With an ENTRY the session stays: only these entries, and their labels and summaries, lose their
-    content. If other entries contain the same credential or the same long line as an erased entry,
-    a warning names these entries.
+    With an ENTRY the session stays: only the named entries, with their labels and summaries, lose
+    their content. If other entries contain the same credential or the same long line as an erased
+    entry, a warning names these entries.
 
     With --query, --cwd, --source or --until the command erases every session that matches all of
     them, and lists them first. --dry-run only lists what would be erased.

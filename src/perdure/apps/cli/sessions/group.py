@@ -181,7 +181,7 @@ async def show_context(
 ) -> None:
     """Show the context that a model would receive now.
 
-    Prints the agent's instructions, the names of its tools, every message with its size and its
+    Prints the agent's instructions, the names of its tools, every message with its size and
     entries, and the messages that a compaction hides or a budget leaves out. The schemas of the
     tools are not printed, because the log does not contain them. Before the messages, prints the
     texts that were recalled for the last turn, with scores and reasons, and the recalled texts that

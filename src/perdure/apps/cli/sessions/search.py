@@ -135,8 +135,8 @@ async def search(
     words that start with "begin". OR finds either word, NOT excludes a word. Letter case and
     accents are ignored.
 
-    Without words, lists the newest messages that match the filters. This list contains messages of
-    roles and subagents only if you name their session with --session.
+    Without words, lists the newest messages that match the filters. The list contains messages of a
+    role or subagent only if you name the session of the role or subagent with --session.
 
     Examples:
         perdure sessions search which hotel
