@@ -34,7 +34,7 @@ _IN_STREAM: dict[ErrorCode, str] = {
 
 @dataclass(frozen=True)
 class ServerAnswer:
-    """The model's answer. `calls` are (id, name, JSON of the arguments)."""
+    """The model's answer. `calls` contains (id, name, JSON of the arguments) of each call."""
 
     text: str = ""
     thinking: str = ""

@@ -16,8 +16,8 @@ class Plan:
     """The model's answer to every request. By default, the model answers without an error.
 
     `error` ends the call before any output. With `after_words`, the error ends the call after the
-    text. `calls` are (id, name, arguments). `ends` is the stop reason of an answer without an
-    error.
+    text. `calls` contains the id, the name and the arguments of each call. `ends` is the stop
+    reason of an answer without an error.
     """
 
     text: str = ""

@@ -40,7 +40,7 @@ class Served:
     numbers: Iterable[int] = field(default_factory=count)
 
     def token(self, role: Role = "admin", **limits: Any) -> str:
-        """A new token. `limits` are additional fields of the token's record."""
+        """A new token. `limits` contains additional fields of the token's record."""
         name = f"t{next(iter(self.numbers))}"
         record = TokenRecord(id=name, hash="", role=role, created_at=0)
         return self.tokens.create(msgspec.structs.replace(record, **limits), os.urandom(32))

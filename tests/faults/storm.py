@@ -32,7 +32,7 @@ SURVIVORS = 2
 class Outcome(msgspec.Struct):
     """The results of a run.
 
-    Units: seconds. `pauses_s` are the pauses after faults of the server.
+    Units: seconds. `pauses_s` contains the pauses after faults of the server.
     """
 
     faults: Counter[str]

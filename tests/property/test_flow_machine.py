@@ -194,7 +194,8 @@ class FlowWorld(FlowMachine):
     ) -> None:
         """Run processes until none can continue or all have died.
 
-        Each of `deaths` belongs to one process. If there are no `deaths`, one process runs.
+        Each element of `deaths` is the death of one process. If there are no `deaths`, one process
+        runs.
         """
         processes = [self.process(*(death or (None, "before"))) for death in deaths or (None,)]
         running = {

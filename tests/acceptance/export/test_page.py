@@ -26,7 +26,7 @@ HITS = "document.querySelectorAll('.row.hit').length"
 
 @pytest.fixture
 async def sample(page: Page, tmp_path: Path) -> Page:
-    """The sample session, open."""
+    """The page of the sample session, open in the tab."""
     page.show(await page_of(SAMPLE, tmp_path))
     return page
 

@@ -23,7 +23,7 @@ class Project:
         shutil.copytree(EXAMPLES / name, world.folder, dirs_exist_ok=True)
 
     def flow(self, *words: str, code: int = 0) -> Ended:
-        """``perdure flow`` with `words`, which ends with `code`."""
+        """Run ``perdure flow`` with `words`, and require the exit code `code`."""
         ended = self.world.run("flow", *words)
         assert ended.code == code, (words, ended.out, ended.err)
         return ended

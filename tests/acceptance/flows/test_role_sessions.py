@@ -1,4 +1,4 @@
-"""The sessions of roles on the command line: erase them, compact them, chat in them, see costs."""
+"""The sessions of roles on the command line: erased, compacted, used in a chat, and their costs."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ async def server() -> AsyncIterator[ModelServer]:
 
 
 class World:
-    """A project of a person who uses pi, and pi's folder of its sessions."""
+    """A project of a person who uses pi, and the folder of pi's sessions."""
 
     def __init__(self, pi: RealPi, server: ModelServer, folder: Path) -> None:
         self.pi = pi

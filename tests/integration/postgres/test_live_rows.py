@@ -132,7 +132,7 @@ WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '
 
 
 async def shown_elsewhere(watch: Watch) -> None:
-    """Return once `watch` shows the text of the model."""
+    """Wait until `watch` shows the text of the model."""
     async with asyncio.timeout(LIMIT_S):
         while not isinstance(await anext(watch), LiveEvent | Snapshot):
             pass

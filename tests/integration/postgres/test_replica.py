@@ -93,7 +93,7 @@ def new_database(servers: Replicated) -> str:
 
 @pytest.fixture(scope="module")
 def emptied() -> list[str]:
-    """The names of databases that tests used, without sessions."""
+    """The names of databases that earlier tests used and that are empty again."""
     return []
 
 

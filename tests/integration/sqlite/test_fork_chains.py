@@ -29,7 +29,7 @@ from tests.integration.sqlite.test_neighbours import steps_of
 
 
 async def chain(store: SqliteStore, length: int) -> StreamId:
-    """Create a session and `length` forks, each of the one before; return the last fork.
+    """Create a session and `length` forks, each a fork of the one before; return the last fork.
 
     Each fork has a word of its own.
     """

@@ -92,7 +92,7 @@ def test_store_stays_plain_if_the_keyring_rejects_its_key(
 def test_no_key_is_stored_for_a_store_that_cannot_be_created(
     tmp_path: Path, kept: MemoryKeyring
 ) -> None:
-    """Opening the store reports the reason."""
+    """The reason is reported when the store is opened."""
     (tmp_path / "file").touch()
     assert offered_key(f"sqlite:///{tmp_path}/file/data/perdure.db", lambda: True) is None
     assert kept.kept == {}

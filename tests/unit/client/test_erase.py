@@ -1,4 +1,4 @@
-"""Erasing through the handles: the requests to the backend, and the state of the handles."""
+"""The erasure calls of the handles: the requests to the backend, and the state of the handles."""
 
 from __future__ import annotations
 

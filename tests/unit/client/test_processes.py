@@ -1,4 +1,4 @@
-"""A process is reported dead only if this is certain."""
+"""A process is reported dead only if its death is certain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changing a session through its handle."""
+"""Changes of a session through its handle."""
 
 from __future__ import annotations
 

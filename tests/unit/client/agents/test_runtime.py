@@ -1,4 +1,4 @@
-"""Starting and resuming sessions under agents."""
+"""Sessions are started and resumed under agents."""
 
 from __future__ import annotations
 

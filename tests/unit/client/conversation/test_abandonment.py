@@ -1,4 +1,4 @@
-"""Closing turns that no process runs any more."""
+"""The closing of turns that no process runs any more."""
 
 from __future__ import annotations
 

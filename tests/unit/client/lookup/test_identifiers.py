@@ -1,4 +1,4 @@
-"""Resolving the beginning of an id."""
+"""The beginning of an id is resolved to one id."""
 
 from __future__ import annotations
 

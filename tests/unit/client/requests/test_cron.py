@@ -1,4 +1,4 @@
-"""When recurring messages are due."""
+"""The times at which recurring messages are due."""
 
 from __future__ import annotations
 

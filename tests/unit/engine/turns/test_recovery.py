@@ -1,4 +1,4 @@
-"""Restoring an open turn from the log, and abandoning one."""
+"""An open turn is restored from the log, or abandoned."""
 
 from __future__ import annotations
 

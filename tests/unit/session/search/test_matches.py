@@ -1,4 +1,4 @@
-"""Matching words against a query, and counting phrases."""
+"""Words are matched against a query, and phrases are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding the process that holds a file lock."""
+"""The search for the process that holds a file lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parsing of signals, and the messages about invalid ones."""
+"""Parsing of signals, and the messages about invalid signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compacting a session's context by hand."""
+"""The compaction of a session's context on request."""
 
 from __future__ import annotations
 
