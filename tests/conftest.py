@@ -177,7 +177,7 @@ def pi(real_pi_package: Path) -> Iterator[real_pi.RealPi]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server for this test process, or the one $PERDURE_TEST_POSTGRES names."""
+    """A PostgreSQL server for this test process, or the server in $PERDURE_TEST_POSTGRES."""
     with serving() as server:
         yield server
 

@@ -82,7 +82,7 @@ def test_call_changed_between_three_processes_requires_new_approval(
 
 
 def test_inbox_shows_everything_that_an_approval_covers(world: World) -> None:
-    """Every argument, the folder, the hashes, the diff and the text of the answer "always"."""
+    """The inbox shows every argument, the folder, the hashes, the diff and the text of "always"."""
     content = "\n".join(f"line {n} \x1b[2K\u202e" for n in range(400))
     call = json.dumps({"path": "a.txt", "content": content})
     world.run("chat", "-p", f"/tool write_file {call}")

@@ -210,7 +210,7 @@ class Calls:
 
 
 async def use(path: Path) -> list[str]:
-    """Run every operation once; return the refused ones. Other errors are passed on."""
+    """Run every operation once; return the refused operations. Other errors are raised."""
     do, address = Calls(), f"sqlite:///{path}"
     await do("use", use_store(path, do))
     await do("backup", back_up(address, path.with_name("backup")))

@@ -1,4 +1,4 @@
-"""Consumers that are cut off ten thousand times, and one that stalls."""
+"""Consumers that are cut off ten thousand times, and a consumer that stalls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kill -9`` at every commit of a workflow document: the run ends like one without a kill."""
+"""``kill -9`` at every commit of a workflow document: the run ends like a run without a kill."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ async def two_read_and_write(store: SessionStore, where: Path | str, count: int)
 
 
 async def leader_sleeps(store: SessionStore, where: Path | str) -> None:
-    """Stop a lease owner until its lease expires: another takes over, and the first is rejected."""
+    """Stop a lease owner until its lease expires: another takes over, and the owner is rejected."""
     with child(CHILD, "hold", where, "sleeper", 100) as sleeper:
         sleeper.tell()
         assert sleeper.line() == "held"

@@ -55,7 +55,9 @@ class DnsServer(asyncio.DatagramProtocol):
 
 
 async def addresses_from(port: int, host: str) -> list[str]:
-    """Return the addresses of `host` from the name server on `port`: A, then AAAA, uncached."""
+    """Return the addresses of `host` from the name server on `port`: first of A records, then of
+    AAAA records, uncached.
+    """
     return [*await _queried(port, host, _A), *await _queried(port, host, _AAAA)]
 
 

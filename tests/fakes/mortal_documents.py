@@ -1,7 +1,7 @@
 """A workflow document with a tool, a fan-out and a join, and ways to die in the middle of it.
 
 The crash tests run the document in child processes, which kill themselves, and in their own
-process, which takes over. The answers of its agents depend on the request alone.
+process, which takes over. The answers of the document's agents depend on the request alone.
 """
 
 from __future__ import annotations

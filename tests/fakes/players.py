@@ -60,8 +60,8 @@ class Players:
     """A `ModelClient` and its price list.
 
     Shape: `acts` contains the calls of each model in order. A model without remaining acts answers
-    ``done``.
-    Units: `price` is micro-cents for each token of any class; None: unknown.
+    ``done``. Units: `price` is the number of micro-cents for each token of any class; None:
+    unknown.
     """
 
     def __init__(self, **acts: Sequence[Act]) -> None:

@@ -127,8 +127,8 @@ class Process:
     """The store as one process uses it until it dies. The calls of a dead process have no effect.
 
     The process dies before or after (`moment`) the commit that follows `dies_at` other commits.
-    With moment "asked", the process is asked to end after that commit and ends normally. `dead`
-    contains the names of dead processes, whose leases are free.
+    With moment "asked", the process is asked to end after the chosen commit and ends normally.
+    `dead` contains the names of dead processes, whose leases are free.
     """
 
     def __init__(
@@ -445,7 +445,7 @@ class RandomRoles(ScriptedRoles):
 def reflection(
     folder: Path, state: FlowState, role: str, chance: random.Random, *, is_good: bool
 ) -> str:
-    """Return the answer at the end of a role's turn in the improvement."""
+    """Return the answer at the end of a role's turn in the improvement phase."""
     path = assigned_path(state, role)
     file = folder / path
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -90,8 +90,8 @@ class WorkerProcess:
     """One ``perdure worker``. The words in `within` precede the command of the worker.
 
     `factory` is a function of ``worker_program``, or ``MODULE:FUNCTION``. If `is_forked`, the
-    worker is a fork, which is ready sooner. If not, the worker is a new interpreter, for tests of
-    the worker's start.
+    worker is a fork, which is ready sooner. Without `is_forked`, the worker is a new interpreter,
+    for tests of the worker's start.
 
     Unless `is_patient` is False, a fork is patient: it does not take over from a worker that only
     pauses for some seconds, as on a busy machine. A patient fork takes over from a killed worker

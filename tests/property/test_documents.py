@@ -1,4 +1,4 @@
-"""Any runnable workflow document completes with its outputs, or reports why it does not."""
+"""Any runnable workflow document completes with its outputs, or reports why it cannot complete."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID
 
 @contextmanager
 def watching(world: World, *words: str) -> Generator[subprocess.Popen[bytes]]:
-    """The command, which runs in parallel with the test."""
+    """The command `perdure import --watch`, which runs in parallel with the test."""
     process = world.start("import", "--watch", *words)
     with process:
         try:

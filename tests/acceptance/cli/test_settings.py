@@ -20,7 +20,7 @@ AGENT = "id: {id}\nmodel: scripted:echo\nsystem_prompt: You are {id}.\n"
 
 @pytest.fixture
 def project(world: World) -> World:
-    """A project; the person's own files are in the folder above it."""
+    """A project; the person's own files are in the folder above the project."""
     folder = world.folder / "tides"
     folder.mkdir()
     made = World(folder, {"HOME": str(world.folder), "PERDURE_STORE": f"sqlite:///{world.file}"})

@@ -52,7 +52,7 @@ class World:
             await elsewhere.append(user(f"hotel {WORD} elsewhere"))
 
     def token(self, role: Role = "read", **limits: Any) -> str:
-        """Create and return a token; `limits` are more fields of its record."""
+        """Create and return a token; `limits` contains more fields of the token's record."""
         id = f"t{len(self.tokens.records())}"
         limits = {"namespace": "default", **limits}
         record = replace(TokenRecord(id=id, hash="", role=role, created_at=0), **limits)

@@ -75,7 +75,8 @@ class World:
 
 
 def sent_to(server: ModelServer) -> str:
-    """Return the conversation in the newest request that has one, without instructions and tools.
+    """Return the conversation of the newest request that has a conversation, without instructions
+    and tools.
 
     Claude Code opens an additional connection with a request for ``/``, which can arrive at any
     time.

@@ -291,7 +291,7 @@ async def test_fork_does_not_advance_the_store_position(store: SessionStore) -> 
 
 
 async def woken(changes: AsyncIterator[None]) -> None:
-    """Wait for a wake-up; a store that never sends one fails the test."""
+    """Wait for a wake-up; a store that never sends a wake-up fails the test."""
     await asyncio.wait_for(anext(changes), 60)
 
 

@@ -191,7 +191,7 @@ async def test_failed_file_deletion_is_completed_by_retry(
 
 
 async def test_empty_folder_is_deleted_without_question(tmp_path: Path) -> None:
-    """A kill between the deletions of the last file and of the folder leaves this state."""
+    """A kill between the deletions of the last file and of the folder leaves an empty folder."""
     flows = FlowStage(tmp_path).flows("owner")
     await begun(flows, tmp_path)
     shutil.rmtree(tmp_path / "record")

@@ -1,4 +1,4 @@
-"""Hooks of compaction, forks and navigation run once per operation, wherever it happens."""
+"""Hooks of compaction, forks and navigation run once for each operation, wherever it happens."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ S = StreamId("s")
 
 
 async def filled(store: SessionStore, folder: Path) -> Path:
-    """Write s/0 alone; s/1 to s/3 in one commit; s/4 alone. Each line contains its seq."""
+    """Write three commits: s/0; s/1 to s/3; s/4. Each line contains its seq."""
     await create(store, S, said("zero"))
     await append(store, S, said("one"), labelled("two", Sibling(0)), replied("three"))
     await append(store, S, said("four"))

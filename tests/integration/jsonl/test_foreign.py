@@ -402,7 +402,7 @@ async def test_image_in_a_line_of_another_program_can_be_read_as_content(
 
 
 async def test_files_of_older_versions_are_read_and_not_appended_to(tmp_path: Path) -> None:
-    """pi rewrites them when it opens them, with other ids."""
+    """pi rewrites files of older versions, with other ids, when it opens them."""
     header = {"type": "session", "id": S, "timestamp": "2024-01-15T10:30:00.000Z", "cwd": "/p"}
     at = "2024-01-15T10:30:01.000Z"
     lines = [

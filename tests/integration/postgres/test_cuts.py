@@ -54,7 +54,7 @@ async def quiet(store: PostgresStore) -> None:
 
 
 class Cuts:
-    """Two handles: `far` goes through the proxy, which cuts its calls; `near` does not."""
+    """Two handles: `far` goes through the proxy, which cuts the calls of `far`; `near` does not."""
 
     def __init__(self, proxy: Proxy, far: PostgresStore, near: PostgresStore) -> None:
         self.proxy = proxy

@@ -1,4 +1,4 @@
-"""A running turn whose server is replaced by one that has lost its last commits."""
+"""A running turn whose server is replaced by a server that has lost its last commits."""
 
 from __future__ import annotations
 

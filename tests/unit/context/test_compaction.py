@@ -148,7 +148,7 @@ def test_kept_part_never_starts_with_tool_result() -> None:
 
 
 def test_oversized_results_at_end_do_not_prevent_compaction() -> None:
-    """Other tools fail here: they find no cut after the results, so they remove no message."""
+    """Other tools find no cut after oversized results, so these tools remove no message."""
     log = TreeLog()
     log.extend(user(BIG), assistant(BIG), user("go"))
     call = log.append(assistant(tool_call("1", "a"), tool_call("2", "b")))

@@ -57,7 +57,7 @@ class Desk:
         )
 
     def write(self, name: str, content: bytes, *, is_fresh: bool = False) -> Path:
-        """Write a file with the current time if `is_fresh`, otherwise with an old one."""
+        """Write a file with the current time if `is_fresh`, otherwise with an old time."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

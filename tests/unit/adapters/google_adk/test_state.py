@@ -1,4 +1,4 @@
-"""Changes of the state are grouped by scope; temporary ones are not stored."""
+"""Changes of the state are grouped by scope; temporary changes are not stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MCP server configurations: valid ones, and ones that are rejected before a server starts."""
+"""MCP server configurations: valid configurations, and those rejected before a server starts."""
 
 from __future__ import annotations
 

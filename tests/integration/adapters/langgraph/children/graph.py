@@ -75,7 +75,7 @@ def run_and_kill(addresses: Mapping[str, str], moments: Sequence[float]) -> None
 
 
 def run_together(address: str, thread: str, turns: int, names: Sequence[str]) -> None:
-    """Run a worker for each name; all start together, on one LangGraph thread of our saver."""
+    """Run a worker for each name; all start together, on one thread of perdure's saver."""
     workers: list[tuple[int, int, int]] = []
     for name in names:
         its_input, tell = os.pipe()

@@ -50,7 +50,7 @@ def agent_of(*, ends_in_reverse: bool) -> Agent[None, str]:
 
 
 async def run(folder: Path, dies_at: int) -> tuple[str, list[ModelMessage]]:
-    """Run, or continue the run of an earlier process; return the answer and the messages."""
+    """Run the agent, or continue an earlier process's run; return the answer and the messages."""
     is_first = not (folder / "s.db").exists()  # otherwise the calls that have results do not run
     async with perdure.open(f"sqlite:///{folder / 's.db'}") as store:
         dying(store, dies_at)

@@ -1,4 +1,4 @@
-"""Flows as API values: states of nodes, edges and roles, and the improvement."""
+"""Flows as API values: states of nodes, edges and roles, and the improvement phase."""
 
 from __future__ import annotations
 

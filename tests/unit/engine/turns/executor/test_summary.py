@@ -148,7 +148,7 @@ async def test_session_of_a_model_with_a_larger_window_continues_with_a_summary(
 
 
 class Overstated(Recorded):
-    """A model whose window is smaller than the one it reports."""
+    """A model whose window is smaller than the window that it reports."""
 
     def info(self, model: str) -> ModelInfo:
         return ModelInfo(model, context_window=100_000)
