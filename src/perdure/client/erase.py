@@ -26,7 +26,7 @@ async def free_id(backend: SessionStore, stream: StreamId, *, is_reused: bool) -
 
     Returns the epoch of the erased session's leases, or 0 if no id was freed.
     Raises: SessionExists if the session was erased, `is_reused` is False, and the store cannot
-    erase. A store that can erase rejects the id itself.
+    erase. A store that can erase raises SessionExists itself when the session is created.
     """
     if is_reused:
         with suppress(SessionNotFound):
@@ -43,7 +43,7 @@ async def existing_or_created(
 ) -> StreamHeader:
     """Return the header of the stream with the id of `header`; create the stream if there is none.
 
-    A new stream begins with `entries`. The id may be that of an erased stream.
+    A new stream begins with `entries`. The id of an erased stream can be used again.
     """
     above = 0
     with suppress(SessionNotFound):
@@ -90,7 +90,7 @@ async def _erased_sessions(backend: SessionStore, flow: StreamId) -> set[StreamI
     """Return the erased sessions of the roles and selectors of `flow`.
 
     The header of each session is read, because an id that begins with the flow's id, such as
-    ``flow__x``, may belong to another flow.
+    ``flow__x``, can belong to another flow.
     """
     erasures = await backend.retention.erasures()
     whole = {each.session for done in erasures for each in done.sessions}

@@ -152,8 +152,9 @@ def open(
 def open_copied(address: str, *, namespace: str, lock_timeout_s: float) -> StoreOpening:
     """Open the store at `address` to copy its sessions.
 
-    The call can also open a store with the last schema that perdure used before its first release.
-    Such a store is read-only. The store is not trusted (see `open`). Raises: the errors of `open`.
+    The call can also open a store with the last schema that perdure used before its first release;
+    a store with this old schema is read-only. The store is not trusted (see `open`). Raises: the
+    errors of `open`.
     """
     outside = Outside(SystemClock(), system_random)
     opener = partial(connect_store, address, namespace, "full", outside, is_copied=True)
@@ -221,7 +222,7 @@ async def connect_store(
     """Open the store at `address`; the caller must close it.
 
     If `is_copied`, the call can also open a store with the last schema that perdure used before its
-    first release. Such a store is read-only.
+    first release; a store with this old schema is read-only.
     Raises: the errors of `open`.
     """
     running_loop()

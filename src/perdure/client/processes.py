@@ -20,7 +20,7 @@ _CHOSEN = int.from_bytes(os.urandom(6), "big")
 
 
 def this_process() -> str:
-    """Return the name of this process: ``pid 4711 on host (4026531836.815123)``.
+    """Return the name of this process, such as ``pid 4711 on host (4026531836.815123)``.
 
     Shape: if the system does not report start times, the brackets contain a random number.
     """

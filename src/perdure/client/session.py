@@ -201,7 +201,7 @@ class Session:
         """Iterate over the session's own log in order; `newest_first` reverses the order.
 
         The first entry is the next one after seq `after`. With `newest_first`, the first entry is
-        the newest one (before `after`, if given). `kind` selects one kind, also of side entries.
+        the newest one (before `after`, if given). `kind` selects one kind of entries.
         Raises: ValueError if `after` is less than -1, or if `limit` is negative.
         """
         return self._reader.entries(after, kind, newest_first=newest_first, limit=limit)
@@ -237,8 +237,8 @@ class Session:
     async def find(self, prefix: str) -> EntryId:
         """Resolve `prefix` as id, seq, alias, label or beginning of an id, tried in this order.
 
-        A label must be complete. The seq of an origin's entry is written ``↑3``. All other methods
-        require complete ids. Digits alone are read as a seq. Raises: EntryNotFound, AmbiguousId.
+        A label must be complete. ``↑3`` is the entry with seq 3 of a fork's origin. All other
+        methods require complete ids. Digits are read as a seq. Raises: EntryNotFound, AmbiguousId.
         """
         return await self._reader.find(prefix)
 
@@ -256,7 +256,7 @@ class Session:
 
         For an agent's session, the context uses the agent's `history` and `max_messages`. In a
         session with an agent, `Context.model` is the model last set on the branch, or else the
-        agent's model. In other sessions, it is the model of the newest model change or answer.
+        agent's model; without an agent, the model of the newest model change or answer.
 
         Raises: ValueError when `budget_tokens` is less than 1.
         """
@@ -274,8 +274,8 @@ class Session:
     async def left_by(self, compaction: EntryRef | None = None) -> compactions.LeftContext | None:
         """Return the entries that `compaction` (default: the current one) removed and retained.
 
-        Shape: None if the branch has no compaction, or all of them were undone. Raises:
-        EntryNotFound if the entry does not exist; InvalidEntry if it is not a compaction.
+        Returns None if the branch has no compaction that is not undone. Raises: EntryNotFound if
+        the entry does not exist; InvalidEntry if it is not a compaction.
         """
         return await contexts.left_by(self._reader, compaction)
 
@@ -291,8 +291,8 @@ class Session:
         """Append `items` atomically as a chain of entries after `parent`.
 
         Media given as bytes are stored outside the log; the entry contains a handle. Durable: all
-        items are stored when this returns; the items are never stored only in part. The items of a
-        draft are stored only with its first assistant message.
+        items are stored on return; a crash stores either all items or none. The items of a draft
+        session are stored only with its first assistant message.
         Shape: for one item, its entry; for several items, a list of entries in the same order.
         Raises: EntryNotFound; InvalidEntry; WrongArgument for an invalid item; LimitExceeded for a
         message over `InputLimits.message_bytes`.
@@ -427,10 +427,10 @@ class Session:
         return await program_questions.withdraw(self._writer, question)
 
     async def is_in_force(self, entry: EntryRef) -> bool:
-        """Return whether programs on this machine may act on `entry` and not only display it.
+        """Return whether programs on this machine are allowed to act on `entry`.
 
         Returns False for imported entries and, if the store is not trusted, for entries without a
-        mark of this user's perdure. Notes and messages have no mark. Raises: EntryNotFound.
+        mark of this user's perdure. Notes and messages never have a mark. Raises: EntryNotFound.
         """
         found = await self._reader.entry(entry)
         return await authority.is_in_force(self._writer.store, found)
@@ -452,7 +452,7 @@ class Session:
         Durable: the new leaf is stored, even if no entry follows. Shape: None when `entry` is
         already the leaf. Raises: EntryNotFound; InvalidEntry if `entry` is a note; TurnOpen while a
         turn runs; LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the session of a
-        role until its flow is completed. A hook may add a summary of the abandoned branch.
+        role until its flow is completed. A hook can add a summary of the abandoned branch.
         """
         return await branches.branch(self._writer, entry, None, expected_leaf, idempotency_key)
 
@@ -529,7 +529,7 @@ class Session:
         """Close the open turn of a process that has died, without continuing the turn.
 
         A partial answer remains on the branch; tool calls without a result are recorded as aborted,
-        and questions are withdrawn. Shape: True if a turn was open. Raises: LeaseHeld while the
+        and questions are withdrawn. Returns True if a turn was open. Raises: LeaseHeld while the
         process of the turn is alive, or while its state is unknown and the lease has not expired.
         Raises FlowRefusal for a flow, and for the session of a role until its flow is completed.
         """
@@ -540,7 +540,7 @@ class Session:
         return was_open
 
     async def reopen(self) -> Entry | None:
-        """Open a closed or exported session again. Shape: None if the session was already open."""
+        """Open a closed or exported session again. Returns None if the session was already open."""
         if (await self._reader.look()).info.status == "active":
             return None
         return await self._writer.note(SessionReopened())
@@ -562,10 +562,10 @@ class Session:
         workflows contain one branch; other formats contain all branches. `leaf` selects one branch
         by its end, and `all_branches` selects every branch. `redact` replaces "secrets", "paths" or
         both in the text. `dialect` applies only to workflows. `Exported.warnings` lists data that
-        the format cannot represent. A draft is stored first. Durable: the file is complete when
-        this returns. Only the owner of the file can read it. Raises: PathExists, unless `replace`
-        is given; FormatError if the path cannot be written; WrongArgument for a folder or a file of
-        the store; EntryNotFound if `leaf` does not exist; Erased.
+        the format cannot represent. A draft session is stored first. Durable: the file is complete
+        when this returns. Only the owner of the file can read it. Raises: PathExists, unless
+        `replace` is given; FormatError if the path cannot be written; WrongArgument for a folder or
+        a file of the store; EntryNotFound if `leaf` does not exist; Erased.
         """
         await self.flush()
         at = None if leaf is None else await self._reader.resolve(leaf)
@@ -607,9 +607,9 @@ class Session:
 
         The call also erases labels, tool call records, summaries and search texts that repeat the
         bodies, media without another reference, and the stored original of an import. Contexts skip
-        the erased entries. `forks` applies to shared entries: "refuse" raises an error, "keep"
-        retains them in the forks, "erase" erases them in the forks, too. The erasure cannot be
-        undone; copies elsewhere stay. Durable: all is erased on return. `by` names the requester
+        the erased entries. For entries that forks share, `forks` "refuse" raises an error, "keep"
+        retains them in the forks, and "erase" erases them there, too. The erasure cannot be undone;
+        copies elsewhere stay. Durable: the erasure is stored. `by` names the requester
         (docs/guides/erasure.md). Raises: EntryNotFound; InvalidEntry unless all are conversation
         entries, notes or labels of this session; SessionHasForks; TurnOpen; Erased; Unsupported.
         """

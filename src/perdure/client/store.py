@@ -233,15 +233,15 @@ class Store:
     ) -> CommittedSessions:
         """Append to several sessions atomically, in one commit.
 
-        Each write is a tuple of a session, items, and options with the names of the arguments of
-        `Session.append_many`: ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are
+        Each write is a session, items, and options that are named as in `Session.append_many`, such
+        as ``(session, [user("Hello")], {"expected_head": 4})``. Draft sessions in `writes` are
         stored first. Durable: when this returns, either all writes are stored or none. With
         `idempotency_key`, a repeated call appends nothing and returns the first call's entries,
         with ``is_replay``. Raises: Unsupported for several sessions in a store of session files
         (see `capabilities`); InvalidEntry for two writes to one session, or an item that cannot be
         stored. Also raises HeadConflict, LeafConflict, IdempotencyMismatch, EntryNotFound,
         WrongArgument, LimitExceeded, Erased and QuotaExceeded. After StoreUnavailable, the commit
-        may have succeeded, so repeat it with its `idempotency_key`.
+        might have succeeded, so repeat it with its `idempotency_key`.
         """
         written = [(each._writer, items, options) for each, items, options in writes]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of the handles
         return await commit_sessions(self.backend, self.outside, written, idempotency_key)
@@ -570,15 +570,15 @@ class Store:
         """Permanently delete a session, all sessions of a subject, or everything.
 
         The deletion cannot be undone; backups, exports and other copies are not changed
-        (`Certificate.copies`). `forks` applies if the session has forks: "refuse" raises an error,
-        "keep" retains the entries that the forks share, "erase" erases the forks, too. With
-        `subject` or `everything`, forks are always erased. `by` names the requester in the
-        certificate; docs/guides/erasure.md lists the removed data. With `expected_head`, a session
-        is erased only if its head is unchanged. Durable: the erasure is stored when this returns.
-        If the process is killed during the call, either nothing is erased, or the next open of the
-        store finishes the erasure. Raises: SessionNotFound; SessionHasForks; HeadConflict;
-        Unsupported if the store cannot erase; ValueError unless exactly one of `session`, `subject`
-        and `everything` is given.
+        (`Certificate.copies`). If the session has forks, `forks` "refuse" raises an error, "keep"
+        retains the entries that the forks share, and "erase" erases the forks, too. With `subject`
+        or `everything`, forks are always erased. `by` names the requester in the certificate;
+        docs/guides/erasure.md lists the removed data. With `expected_head`, a session is erased
+        only if its head is unchanged. Durable: the erasure is stored when this returns. If the
+        process is killed during the call, either nothing is erased, or the next open of the store
+        finishes the erasure. Raises: SessionNotFound; SessionHasForks; HeadConflict; Unsupported if
+        the store cannot erase; ValueError unless exactly one of `session`, `subject` and
+        `everything` is given.
         """
         if [session is not None, subject is not None, everything].count(True) != 1:
             raise WrongArgument("erase exactly one of session, subject and everything=True")

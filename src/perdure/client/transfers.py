@@ -62,7 +62,8 @@ def files_at(
     """Return the files to import: files at `paths`, and possible session files in their folders.
 
     The file or folders in which the store at `address` stores its own sessions are skipped. A path
-    that this user may not look for is returned, because reading it reports the error.
+    in a folder that this user cannot read is returned, because the import of the path then reports
+    the error.
     """
     own = [folder.resolve() for folder in own_folders(address)]
     database = database_file(address)
@@ -163,7 +164,7 @@ def _absolute(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def _writing(place: Path) -> Generator[None]:
-    """Raises: FormatError instead of the block's OSError."""
+    """Convert an OSError of the ``with`` block into a FormatError."""
     try:
         yield
     except OSError as error:

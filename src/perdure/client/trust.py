@@ -2,8 +2,8 @@
 
 The folder ``perdure/trust`` in the user's data folder has three files. The file ``key`` contains 32
 secret bytes, which perdure stores nowhere else. The file ``endorsed`` contains a digest of each
-trusted entry that has no mark made with this key. The file ``stores`` lists the trusted stores with
-times, for people to read. The page docs/decisions/0017 explains this design.
+trusted entry that has no mark made with the key in the file ``key``. The file ``stores`` lists the
+trusted stores with times, for people to read. The page docs/decisions/0017 explains this design.
 """
 
 from __future__ import annotations

@@ -122,7 +122,8 @@ def watch_namespace(store: NamespaceReader, bus: LiveBus, after: int | None) -> 
     """Watch the events of all streams after position `after`; None: events after this call.
 
     If `after` is greater than the newest position, a warning is logged, and the watch waits for
-    newer entries. This is not an error, because the entry at `after` may have been removed.
+    newer entries. A position after the newest position is not an error, because the entry at
+    `after` could have been removed.
     """
 
     async def page(place: int) -> _Page:
@@ -249,8 +250,8 @@ class _Elsewhere:
     def take(self, page: _Page, *, is_last: bool) -> None:
         """Report the calls that ended, and the erasures, in `page` to the relay.
 
-        If `is_last`, also request the live events of the open calls that other processes run. This
-        method is called after the events of `page` were emitted.
+        If `is_last`, also request the live events of the open calls that other processes run. Call
+        this method after the events of `page` were emitted.
         """
         relay = self._relay
         if relay is None:
@@ -339,9 +340,9 @@ class _Order:
     The entry that opens a call is committed before the first live event of the call is published.
     The entry that closes the call is committed after the last live event was published. Live events
     that were buffered before a read of the log are in `_ready`; the read contains the entries that
-    open their calls. Live events that arrived during the read are in `_late`; the read may not
-    contain the entries that open their calls. If the read contains the entry that closes a call,
-    the events of this call in `_late` still belong before this entry.
+    open their calls. Live events that arrived during the read are in `_late`; the read does not
+    always contain the entries that open their calls. If the read contains the entry that closes a
+    call, the events of this call in `_late` still belong before this entry.
     """
 
     def __init__(self, watch: Watch) -> None:

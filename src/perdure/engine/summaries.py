@@ -1,7 +1,7 @@
 """Summarize the context or an abandoned branch, on request between two turns.
 
-Each summary is one model call under a lease of its own. The intent and outcome of the call are
-logged like those of a turn.
+Each summary is one model call under a lease of its own. The intent and outcome of this model call
+are logged like the intents and outcomes of a turn.
 """
 
 from __future__ import annotations

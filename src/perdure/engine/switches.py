@@ -50,8 +50,8 @@ class Switches:
 async def _newest_own(log: LogReader, switch: Entry) -> Entry | None:
     """Return the newest switch that was not imported, on the branch that ends with `switch`.
 
-    Imported switches after that one are skipped. A branch has such switches if another program has
-    continued the session's file.
+    Imported switches that are newer than the returned switch are skipped. A branch has imported
+    switches if another program has continued the session's file.
     """
     found: Entry | None = switch
     while found is not None and not await _is_before_agent(log, found):

@@ -56,8 +56,9 @@ async def near_pins(
 ) -> tuple[Placed, ...] | None:
     """Return the entries before `window` that the context contains because of `pins`.
 
-    These are the pinned entries, and the tool calls and results that belong to pinned entries.
-    Shape: the entries are in order; other entries may be between them. The result is None if the
+    The result contains the pinned entries, and the tool calls and results that belong to pinned
+    entries.
+    Shape: the entries are in order; other entries can be between them. The result is None if the
     whole branch must be read to find all pinned entries.
     """
     outside = sorted(pins.difference(entry.id for entry in window.entries))

@@ -44,8 +44,7 @@ class Kind(msgspec.Struct, frozen=True):
     """The values that an annotation accepts; `words` describe them in error messages.
 
     If `fits` is None, every value is accepted. `misfit` searches a value for the part that does not
-    match. It returns the name of this part, the `Kind` that the part should have, and the part
-    itself.
+    match, and returns the part's name, the `Kind` that the part should have, and the part itself.
     """
 
     words: str

@@ -48,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def id(self) -> EntryId:
-        """Return the id of the entry: ``<stream>/<seq>``."""
+        """Return the id of the entry in the form ``<stream>/<seq>``."""
         return entry_id(self.stream, self.seq)
 
     @property

@@ -22,7 +22,7 @@ class BranchState(msgspec.Struct, frozen=True):
     """The newest compaction, model change and thinking change on the branch that ends at an entry.
 
     `compaction` is the newest compaction that was not undone. Each field is None if the branch has
-    no entry of that kind.
+    no entry of the field's kind.
     """
 
     compaction: Entry | None = None

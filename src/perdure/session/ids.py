@@ -119,7 +119,7 @@ def number_of(reference: str) -> int | None:
 
 
 def blob_hash(content: bytes) -> str:
-    """Return the name under which a store stores `content`: ``sha256-`` and 64 hex digits."""
+    """Return the name under which a store stores `content`, ``sha256-`` and 64 hex digits."""
     return blob_hash_of((content,))
 
 

@@ -94,8 +94,8 @@ class StreamHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     Units: `created_at` is Unix milliseconds. Shape: `metadata` is the client's own JSON object.
     `subject` names the person that the session is about, in the client's own words, so that all
     data of one person can be erased together. `received` counts the first entries of the stream
-    that come from an imported file. Such entries grant no permissions. `received` is internal to
-    the store and is not exported.
+    that come from an imported file. Entries from an imported file grant no permissions. `received`
+    is internal to the store and is not exported.
     """
 
     id: StreamId
@@ -287,7 +287,7 @@ def redact(header: StreamHeader) -> StreamHeader:
 
 
 class ListText(msgspec.Struct, frozen=True):
-    """The data that lists take from messages: `SessionInfo.first_text` and `updated_at`.
+    """The fields of `SessionInfo` that lists take from messages: `first_text` and `updated_at`.
 
     `updated_at` is None if the session itself contains no message.
     """
@@ -323,7 +323,7 @@ def is_command(text: str) -> bool:
 def _first_of(before: str | None, entry: Entry) -> str | None:
     """Return a session's first text, given the text `before` and the next user message `entry`.
 
-    A slash command counts only if there is no other text.
+    A slash command becomes the first text only if the session has no other text.
     """
     text = _beginning(entry)
     return before if text is None or (before is not None and is_command(text)) else text

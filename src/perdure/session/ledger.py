@@ -1,7 +1,7 @@
 """Bodies of the side entries that a turn writes: intents before effects, outcomes after effects.
 
 Rule: an effect happens only after its intent is in the log; the outcome of the effect is a later
-entry about that intent. An intent without an outcome means that the effect may have happened.
+entry about that intent. If an intent has no outcome, it is unknown whether the effect happened.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class ModelFinished(SideBody, frozen=True, omit_defaults=True):
 
 
 class BudgetNoted(SideBody, frozen=True, omit_defaults=True):
-    """A model call was made, although it may exceed the session's budget (``on_exceed: warn``).
+    """A model call was made, although it could exceed the session's budget (``on_exceed: warn``).
 
     The entry's `about` refers to the ``turn_started`` of the turn. Units: micro-cents.
     `estimate_microcents` is the highest expected cost of the call, or None if the price of `model`
@@ -226,8 +226,8 @@ class ToolStarted(SideBody, frozen=True, omit_defaults=True):
 
     `agent` and `model` are the agent and the model that requested the call. `approved` is a hash of
     the arguments, and of the facts on which the approval depends (`Question.bound`). The tool runs
-    only if these arguments and facts are unchanged. `contents` are the handles in `input`; the tool
-    receives base64 instead of these handles.
+    only if the approved arguments and facts are unchanged. `contents` are the handles in `input`;
+    the tool receives base64 instead of these handles.
     """
 
     kind: ClassVar[str] = "tool_started"
@@ -325,9 +325,9 @@ class Trimmed(SideBody, frozen=True, omit_defaults=True):
     """The request of a model call omitted the oldest messages of the branch, or recalled texts.
 
     `about` refers to the model call. `dropped` is the number of omitted messages. `limit` is the
-    limit that caused the omission of these messages. If this limit counts tokens, `tokens` is the
-    maximum. `recalled` counts the recalled texts that were left out, because they exceeded their
-    share of the request.
+    limit that caused the omission of the messages. If `limit` counts tokens, `tokens` is the
+    maximum number of tokens. `recalled` counts the recalled texts that were left out, because they
+    exceeded their share of the request.
     """
 
     kind: ClassVar[str] = "trimmed"

@@ -42,7 +42,10 @@ class TextPart(ShortRepr, frozen=True, gc=False, tag="text"):
 
 
 class ThinkingPart(ShortRepr, frozen=True, gc=False, omit_defaults=True, tag="thinking"):
-    """Reasoning of a model. The log stores it for people; another provider never receives it."""
+    """Reasoning of a model.
+
+    The log stores the reasoning for people; another provider never receives the reasoning.
+    """
 
     text: str
     is_redacted: bool = False
@@ -226,7 +229,7 @@ def assistant(
 ) -> Message:
     """Return an assistant message, with the fields of `Message`.
 
-    `stop_reason` defaults to a normal end: ``tool_calls`` if there are calls, else ``stop``.
+    `stop_reason` is by default ``tool_calls`` if the message has tool calls, and else ``stop``.
     """
     parts = tuple(_make_part(c, ThinkingPart, ToolCallPart) for c in content)
     has_calls = any(isinstance(part, ToolCallPart) for part in parts)
@@ -302,7 +305,8 @@ def tool_result(
 def _check_value(value: _T, kind: type, what: str) -> _T:
     """Return `value` if its type is `kind`.
 
-    The store would accept other values, but they could not be read again or sent to a model.
+    Values of other types are rejected, because they could be stored but not read again or sent to a
+    model.
     Raises: WrongArgument.
     """
     if isinstance(value, kind):

@@ -416,9 +416,8 @@ class Question(SideBody, frozen=True, omit_defaults=True):
     `preview` is the path, command or host of the call. If the session belongs to a flow, `free_in`
     are the consent modes in which perdure runs the call without asking. `arguments` are the
     arguments of the call, with secrets masked; long arguments are shown as beginning, size and
-    hash. `bound` lists the other facts on which the answer depends: files, folders and hashes. If
-    one of these facts changed before the call runs, perdure asks again. `diff` is the proposed
-    change.
+    hash. `bound` lists the files, folders and hashes on which the answer depends. If a fact in
+    `bound` changed before the call runs, perdure asks again. `diff` is the proposed change.
     Units: `expires_at` is Unix milliseconds; if it is None, the question never expires.
     """
 

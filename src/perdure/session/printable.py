@@ -32,7 +32,9 @@ def safe(text: str) -> str:
 
 
 def reveal(text: str) -> str:
-    """Return `text` with invisible characters as codes: ``<U+200B>``; tabs and line feeds stay.
+    """Return `text` with invisible characters as codes such as ``<U+200B>``.
+
+    Tabs and line feeds stay.
 
     Use this function for a text on which a person decides, because two texts that look the same can
     differ.
@@ -43,7 +45,7 @@ def reveal(text: str) -> str:
 def json_escaped(document: str) -> str:
     r"""Return the JSON `document`, equal in value, with DEL, C1 and bidi characters as ``\uXXXX``.
 
-    JSON itself escapes the C0 control characters. The other control characters occur only inside
-    strings, so escapes do not change the value of the document.
+    JSON itself escapes the C0 control characters. DEL, C1 and bidi characters occur only inside
+    strings of a JSON document, so their escapes do not change its value.
     """
     return re.sub(_JSON_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", document)

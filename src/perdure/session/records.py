@@ -42,10 +42,10 @@ class UsageTotal(ShortRepr, frozen=True):
     """Usage of the model calls of one group.
 
     `key` is the group: a model, agent, folder, day (``2026-11-22``) or session; "" if the log names
-    none. `usage` is the sum over the calls that reported usage. `calls` is the number of these
-    calls. `sessions` is the number of sessions that contain these calls. The cost in `usage`
-    excludes `unpriced_calls`, whose price is unknown. If totals are also summed by day, `day` is
-    the day of this total.
+    none. `usage` is the sum over the calls of the group that reported usage, and `calls` is the
+    number of those calls. `sessions` is the number of sessions that contain calls with reported
+    usage. The cost in `usage` excludes `unpriced_calls`, whose price is unknown. If totals are also
+    summed by day, `day` is the day of this total.
     """
 
     key: str

@@ -106,7 +106,7 @@ def json_pieces(nodes: Sequence[TreeNode]) -> Iterator[bytes]:
 
 
 def tree_json(roots: Sequence[TreeNode], leaf: EntryId | None) -> bytes:
-    """Return the tree as one line of JSON: ``{"leaf", "roots": [node]}``.
+    """Return the tree as one line of JSON in the form ``{"leaf", "roots": [node]}``.
 
     Shape: a node is ``{"id", "kind", "role"?, "label"?, "children": [node]}``. Each entry of a
     branch is nested one level deeper than its parent, so a reader of long branches needs a parser
@@ -227,7 +227,7 @@ def _nodes_from_end(
     """Build the tree from the last entry to the first.
 
     Return None if a parent comes after its child. The function reads the entries once, from last to
-    first. It stores each node until it reads the node's parent.
+    first. The function stores each node until it reads the node's parent.
     """
     roots: list[TreeNode] = []
     waiting: dict[EntryId, list[TreeNode]] = {}

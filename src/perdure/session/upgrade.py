@@ -1,8 +1,8 @@
 """Upgrade old bodies to the newest version of their kind; stored bytes are never rewritten.
 
-A step converts a JSON object from version n to version n + 1. Steps work on plain dicts, because
-the classes of old versions no longer exist. To change a kind, raise its ``version``, add the step
-to this module, and put an entry of the old version into ``tests/golden``.
+An upgrade step converts a JSON object from version n to version n + 1. Upgrade steps work on plain
+dicts, because the classes of old versions no longer exist. To change a kind, raise its ``version``,
+add the step to this module, and put an entry of the old version into ``tests/golden``.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class Bindings:
         If `bound` names MCP servers that are not connected yet, this method connects these servers,
         adds their tools, and records the new binding.
 
-        The servers are those of the agent that the runtime has now, not those of the stored agent.
+        The MCP servers are defined by the agent that the runtime has now, not by the stored agent.
         If `given` is a different agent, nothing is recorded, because `given` only restricts its own
         chat.
         Raises: AgentNotFound if the runtime lacks the session's agent; McpUnavailable if a server
@@ -308,7 +308,7 @@ def _listed(snapshot: Mapping[str, object], field: str) -> list[dict[str, object
 
 
 def _first_place(known: Authority, given: Workspace | None) -> Workspace:
-    """Return the workspace for a session's first binding: `given`, or else the fork's folder."""
+    """Return `given`, or else the fork's folder, as the workspace of a session's first binding."""
     place = given or Workspace()
     if known.workspace is None:
         return place

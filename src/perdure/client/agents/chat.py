@@ -129,7 +129,7 @@ class Chat(Generic[OutputT]):
         until then. `Turn.stored` returns when the message is stored. Among turns that wait for
         workers, those with a higher `priority` begin first; turns of one session stay in order.
         With `while_waiting` "raise", awaiting or iterating the turn raises Waiting when the turn
-        waits for a person. Answer its question, and await the turn again. With `idempotency_key`,
+        waits for a person: answer the question, and await the turn again. With `idempotency_key`,
         the message waits in the log while the session has another turn. A repeated call, even by
         another process, follows the first call's turn. Raises: InvalidTransition if the handle is
         closed, or runs a turn (use `steer` or `follow_up`); LeaseHeld if `turn` runs in another
@@ -137,8 +137,8 @@ class Chat(Generic[OutputT]):
         TurnOpen if a turn was interrupted (`Runtime.resume` continues it); QueueFull, before any
         write, if too many turns wait for workers; TurnFailed. The call raises WrongArgument for an
         empty message, a selection outside `active_file`, or the variable ``working_dir``;
-        SecretPasted if a variable contains a credential, or if the agent refuses a credential in
-        the message. If such a message is over 64 kB, the turn raises SecretPasted instead.
+        SecretPasted if a variable contains a credential, or if the agent refuses credentials in
+        messages. For a message over 64 kB, the turn raises SecretPasted.
         """
         due_at = None if at is None else due_at_of(at)
         is_later = due_at is not None or idempotency_key is not None
@@ -290,7 +290,7 @@ class Chat(Generic[OutputT]):
         """Continue from `entry` (None: from the beginning); see `Session.branch`.
 
         With `with_summary`, the model summarises abandoned messages; for `focus`, see `compact`.
-        Shape: None if `entry` is the leaf. Raises: the errors of `compact` and `Session.branch`.
+        Returns None if `entry` is the leaf. Raises: the errors of `compact` and `Session.branch`.
         """
         _require_idle(self, self._host, "branch")
         if not with_summary:

@@ -65,7 +65,7 @@ class Chats:
         )
 
     def _warn(self, session: str, text: str) -> None:
-        """Log each `text` only once, because it may apply to many sessions."""
+        """Log each `text` only once, because it can apply to many sessions."""
         if text and text not in self._told:
             self._told.add(text)
             _log.warning("session %s: %s", session, text)
@@ -82,7 +82,7 @@ class Chats:
     ) -> Chat:
         """Return a chat of `agent`; its limits come from the agent `caps`, or else from `agent`.
 
-        A given `budget` replaces the budget of these limits.
+        If `budget` is given, it replaces the budget of the limiting agent.
 
         Logs a warning if the budget cannot be enforced.
         """

@@ -1,8 +1,8 @@
 """Extracts facts from sessions that ended, in the background, once for each end of a session.
 
 The commit that ends a session records that facts are due; the commit of the facts records that the
-facts are captured. Because of these two records, a crash between the two commits loses no facts,
-and no fact is stored twice.
+facts are captured. A crash between the two commits therefore loses no facts, and stores no fact
+twice.
 """
 
 from __future__ import annotations

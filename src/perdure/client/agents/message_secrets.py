@@ -25,7 +25,8 @@ _log = logging.getLogger(__name__)
 def message_of(said: Said, policy: PastePolicy = "warn") -> Message:
     """Return `said` as a message, scanned for credentials; the policy ``warn`` logs a warning.
 
-    A long message is not scanned here: `screen_message` scans it before it is stored.
+    A long message is not scanned in this function; `screen_message` scans a long message before the
+    message is stored.
     Raises: SecretPasted for a credential if `policy` is ``refuse``. Raises WrongArgument for a
     message of another role, a message with neither text nor media, or a value that is neither text
     nor a valid message.

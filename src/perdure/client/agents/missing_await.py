@@ -70,7 +70,8 @@ def explains_missing_await(*names: str) -> Callable[[C], C]:
 def explains_missing_async(known: C) -> C:
     """Make a ``with`` without ``async`` raise a TypeError that names both correct forms.
 
-    The methods are set here, because a type checker that saw them would allow a plain ``with``.
+    The methods ``__enter__`` and ``__exit__`` are set at run time, because a type checker that saw
+    them would allow a plain ``with``.
     """
     name = known.__name__
 
@@ -104,8 +105,8 @@ def _mark_as_coroutine_function(function: Callable[..., Any]) -> None:
     """Let mocks and frameworks see that `function` has to be awaited.
 
     On Python 3.11, only `asyncio.iscoroutinefunction` returns True, because
-    `inspect.iscoroutinefunction` supports no mark in that version. `unittest.mock` calls the
-    function of `asyncio`.
+    `inspect.iscoroutinefunction` supports no mark in that version. `unittest.mock` calls
+    `asyncio.iscoroutinefunction`.
     """
     if sys.version_info >= (3, 12):
         inspect.markcoroutinefunction(function)

@@ -53,7 +53,7 @@ class QuestionCalls:
     async def aclose(self) -> None:
         """Cancel the calls that still run.
 
-        If one of the calls closes the runtime, this call itself is not cancelled.
+        If one of the calls closes the runtime, `aclose` does not cancel that call.
         """
         await cancel_all(self._running - {asyncio.current_task()})
 

@@ -104,7 +104,7 @@ class Runner(Protocol):
     ) -> TurnState:
         """Run or follow the session's open turn to its end, and return the state after its end.
 
-        `turn` is the seq of the turn, if the caller knows it; this turn may already have ended.
+        `turn` is the seq of the turn, if the caller knows it; the turn might already have ended.
         Raises: the errors of `SessionTurns.lost_turn`.
         """
         ...
@@ -117,7 +117,7 @@ class Runner(Protocol):
         agents: Iterable[Agent],
         at: int,
     ) -> int | None:
-        """Store the request `wanted` for workers to complete `flow`, which may also use `agents`.
+        """Store the request `wanted` for workers to complete `flow`, which can also use `agents`.
 
         An equal open request is not stored again. Returns the seq of the open request. If flows run
         in this process, no request is stored and the result is None. Durable: the request is stored

@@ -60,17 +60,17 @@ class Runtime:
     keyring). `prices`, by model name (or ``provider:*``), override every price list. `budget`
     replaces the budget of every agent. Each field of `limits` that differs from its default
     replaces this limit of every agent. `renew_credentials` is called for another key if a provider
-    rejects the current key, at most one time per turn. Agents may use `mcp_servers` by name; the
+    rejects the current key, at most one time per turn. Agents can use `mcp_servers` by name; the
     servers stop with the runtime. Sessions without a message for `idle_timeout_s` are closed by
     `end_idle` and when they are resumed. `has_traced_content` adds message texts to traces (None:
     $PERDURE_OTEL_CONTENT). `on_question` is called with each `OpenQuestion` for which a turn here
     waits, and again if the turn is resumed before the answer. The question stays open if
     `on_question` raises. If `runner` is "workers", processes of `perdure worker` run turns and
-    flows. If `runner` is None, $PERDURE_RUNNER sets the runner (default: "embedded"). A closed
-    Runtime runs no turn. Leaving the ``async with`` block of a Runtime waits for running turns, but
-    never for people: a turn that waits for a person is suspended. If the block raises, all running
-    turns are suspended. Another Runtime can resume suspended turns. Raises: ConfigError if two
-    agents have the same id, or if `runner` is "workers" and the store is not on PostgreSQL. Raises
+    flows. If `runner` is None, the runner is $PERDURE_RUNNER, or else "embedded". A closed Runtime
+    runs no turn. Leaving the ``async with`` block of a Runtime waits for running turns, but never
+    for people: a turn that waits for a person is suspended. If the block raises, all running turns
+    are suspended. Another Runtime can resume suspended turns. Raises: ConfigError if two agents
+    have the same id, or if `runner` is "workers" and the store is not on PostgreSQL. Raises
     WrongArgument for a bad name in prices or a callback with a wrong signature.
     """
 
@@ -182,17 +182,17 @@ class Runtime:
         the current agent; `tools`, `allowed_commands` and `scope` restrict the session further (see
         `start`). An interrupted turn continues now, as ``chat.turn``; if another process runs the
         turn, it is followed (`Turn.held`). If `workspace` is given, the session permanently moves
-        to this workspace. The file tools and the instructions then use its folder. Each variable,
-        file or selection that `workspace` omits stays unchanged. The scope of `workspace` can only
-        restrict the agent's scope. A session without an agent in force needs the argument `agent`,
-        and the agent is recorded. Imported sessions have no agent in force; the same is true in an
-        untrusted store for sessions that this user's perdure did not write. In such a session, the
-        stored agent can only restrict `agent`, and an open turn ends as interrupted. The session
-        then runs in `workspace` (default: the current folder). Durable: a move to another workspace
-        is stored when this returns. Raises: SessionNotFound; ConfigError if no agent is given and
-        none is in force, or if the call asks for more permissions than the agent has. Raises
-        McpUnavailable if a needed MCP server does not start; TurnOpen for a move while a turn is
-        open; FlowRefusal for the session of a role until the flow is completed.
+        to this workspace, and the file tools and the instructions use the workspace's folder. Each
+        variable, file or selection that `workspace` omits stays unchanged. The scope of `workspace`
+        can only restrict the agent's scope. Imported sessions have no agent in force; the same is
+        true in an untrusted store for sessions that this user's perdure did not write. A session
+        without an agent in force needs `agent`, which is recorded and restricted by the stored
+        agent; its open turn ends as interrupted, and it runs in `workspace` (default: the current
+        folder). Durable: a move to another workspace is stored when this returns. Raises:
+        SessionNotFound; ConfigError if no agent is given and none is in force, or if the call asks
+        for more permissions than the agent has. Raises McpUnavailable if a needed MCP server does
+        not start; TurnOpen for a move while a turn is open; FlowRefusal for the session of a role
+        until the flow is completed.
         """
         handle, found = await opened(self._store, StreamId(session))
         if found.header.origin == "role" or found.header.kind == "flow":

@@ -162,7 +162,7 @@ class Host:
     def call_order(self, session: str) -> CallOrder:
         """Return the order of the messages to `session`.
 
-        All chats of the session in this runtime share this order.
+        All chats of the session in this runtime share one order.
         """
         return self._call_orders.setdefault(session, CallOrder())
 
@@ -265,7 +265,7 @@ _OFFERED = "perdure.tools.mcp.server_tools"
 class Servers:
     """Connects a runtime to MCP servers.
 
-    Agents may use the servers in `known`. The servers get their secrets from `vault`. Raises:
+    Agents can use the servers in `known`. The servers get their secrets from `vault`. Raises:
     ConfigError if two servers have the same name.
     """
 

@@ -111,7 +111,7 @@ async def end_if_idle(store: Store, state: StreamState, timeout_s: float | None)
 
 
 async def ending(store: Store, timeout_s: float | None) -> list[StreamId]:
-    """Return the sessions that `expire_or_end` may close: idle ones, and ones with open questions.
+    """Return the sessions that `expire_or_end` might close, which are idle or have open questions.
 
     No other session can have an expired question.
     """
@@ -150,7 +150,8 @@ async def note_when(
 ) -> Entry | None:
     """Append `body`, if the session is in the expected state.
 
-    If `is_open`, the session must have an open turn. Otherwise, the session must have no open turn.
+    If `is_open` is True, the session must have an open turn; if it is False, the session must have
+    no open turn.
     Shape: the new entry; None if nothing was appended.
     """
     store, stream = environment.store, environment.stream

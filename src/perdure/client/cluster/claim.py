@@ -81,7 +81,8 @@ def claim_by_priority(
 ) -> None:
     """Replace the statement with which the DBOS system `database` on `engine` claims work.
 
-    `only` returns the sessions whose work this worker may take from a queue; None: all sessions.
+    `only` returns the sessions whose work this worker is allowed to take from a queue; None: all
+    sessions.
     """
 
     def claim(

@@ -101,7 +101,7 @@ class DbosQueue:
     """Takes work from queues and passes it to `perform`.
 
     All methods of this class except `perform` block. `flows` contains, for each queue, the flows
-    that this worker may run.
+    that this worker is allowed to run.
     """
 
     def __init__(
@@ -174,8 +174,8 @@ class DbosQueue:
     def _alone(self) -> Generator[None]:
         """Inside the ``with`` block, other workers must wait before they launch.
 
-        Behind a connection pooler, the lock of DBOS does not work. This method then takes a lock
-        over a direct connection.
+        Behind a connection pooler, the lock of DBOS does not work. If the server is behind a
+        connection pooler, this method takes a lock over a direct connection.
         """
         if self._direct is None:
             yield
@@ -189,8 +189,8 @@ class DbosQueue:
     def listen(self, queues: Iterable[str]) -> None:
         """From the next second on, take work from exactly these queues.
 
-        DBOS also continues to poll the queues of earlier calls. If such a queue contains flows,
-        `flows` prevents this worker from taking them.
+        DBOS also continues to poll the queues of earlier calls. `flows` prevents this worker from
+        taking the flows in a queue of an earlier call.
         """
         wanted = sorted(queues)
         for queue in wanted:
@@ -265,9 +265,10 @@ class DbosQueue:
         record.info[_LIMITED] = limit
 
     def _with_work(self, queues: Collection[str]) -> list[str]:
-        """Return the queues with work. The thread that polls keeps one connection for this.
+        """Return the queues with work. The thread that polls keeps one connection for its polls.
 
-        Without a transaction, a poll is one message. A connection of the pool would need four.
+        The connection uses no transactions, so a poll sends only one message to the server. On a
+        connection of the pool, a poll would send four messages.
         """
         of_flows = [queue for queue in queues if queue.startswith(FLOW_QUEUE)]
         flows = [flow for queue in of_flows for flow in self.flows.get(queue, ())]
@@ -286,7 +287,7 @@ class DbosQueue:
             polling.close()
 
     def _only(self, queue: str) -> list[str] | None:
-        """Return the sessions whose work this worker may take from `queue`; None: all."""
+        """Return the sessions whose work this worker can take from `queue`; None: all sessions."""
         return list(self.flows.get(queue, ())) if queue.startswith(FLOW_QUEUE) else None
 
     async def _work(self, work: str) -> str:

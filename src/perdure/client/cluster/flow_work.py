@@ -95,7 +95,8 @@ class FlowWork:
     async def give_up(self, work: Work, losses: int) -> str:
         """Give up the flow, because `losses` workers died while they ran it.
 
-        The running nodes then wait for a person. If no node runs, the next nodes wait for a person.
+        After the call, the nodes of the flow that ran wait for a person. If no node ran, the nodes
+        that could begin next wait for a person.
         """
         reason = (
             f"{losses} workers died while they ran this flow, so this work is not tried again; "
@@ -272,8 +273,8 @@ def with_folders(requests: Sequence[Entry]) -> list[StreamId]:
 
 
 def _parked(state: FlowState, reason: str) -> list[SideBody]:
-    """Return the entries that make the flow's nodes wait for a person.
+    """Return the entries that make the running nodes of the flow wait for a person.
 
-    These are the running nodes. If no node runs, these are the next nodes.
+    If no node runs, the entries make the nodes that could begin next wait.
     """
     return [park_entry(work, reason) for work in running_parts(state) or ready_work(state)]

@@ -81,8 +81,8 @@ class Slots:
     ) -> AsyncGenerator[bool]:
         """Wait until the limits permit the turn of `work`.
 
-        The turn may run inside the ``with`` block. If a limit of turns is set, the turn has a slot
-        inside the block. The block then gets True, which means that the turn may have waited for
+        The turn is allowed to run inside the ``with`` block. If a limit of turns is set, the turn
+        has a slot inside the block, and the block gets True, because the turn might have waited for
         its slot. The wait also ends, without a slot, when `is_over` returns True, because no work
         is left then. Raises: TurnSuspended if the worker stops; SessionNotFound if the session does
         not exist; StoreError if the store fails; the errors of `is_over`.
@@ -107,7 +107,7 @@ class Slots:
                 self._is_changed.set()
 
     async def _granted(self, turn: _Turn, is_over: Callable[[], Awaitable[bool]]) -> bool:
-        """Return True when the turn may run, or False if the turn ends before it gets its slot."""
+        """Return True when the turn can run, or False if the turn ends before it gets its slot."""
         changes, timeout_s = turn.store.changes(turn.work.stream), AGAIN_S
         while not (turn.may_run.is_set() or self._is_stopped):
             waits = (

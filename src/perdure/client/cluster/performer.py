@@ -303,7 +303,7 @@ class Performer:
     async def _still_open(self, work: Work, request: OpenRequest) -> OpenRequest:
         """Return `request` as it is now.
 
-        Raises: RequestAnswered if another process closed the request; the request's turn may still
+        Raises: RequestAnswered if another process closed the request; the request's turn can still
         be open.
         """
         found = await self._open_request(work)
@@ -337,8 +337,8 @@ class Performer:
 async def end_tasks(*tasks: asyncio.Task[None]) -> None:
     """Cancel `tasks` repeatedly until all have ended.
 
-    One cancellation may not be enough, because a read of the store can replace the cancellation by
-    an error. Raises: CancelledError if the caller was cancelled, but only after all tasks have
+    One cancellation is not always enough, because a read of the store can replace the cancellation
+    by an error. Raises: CancelledError if the caller was cancelled, but only after all tasks have
     ended.
     """
     cancelled: asyncio.CancelledError | None = None

@@ -3,7 +3,7 @@
 DBOS polls each queue on a thread of its own, and each poll takes 3 ms of CPU. With this module, one
 thread of perdure polls all queues in one statement, and the threads of DBOS wait for that thread.
 Between two polls, each DBOS thread calls `wait` of the event that ends the thread. This module
-replaces this method. For a thread that this module does not recognise, the original `wait` is
+replaces the method `wait`. For a thread that this module does not recognise, the original `wait` is
 called.
 """
 
@@ -24,7 +24,7 @@ _THREAD = "queue-worker-"
 
 
 class PollGate:
-    """Controls the waits of the threads that poll the queues in `queues`; the queues may change."""
+    """Controls the waits of the threads that poll the queues in `queues`; the queues can change."""
 
     def __init__(self, queues: Collection[str], ask: Ask, interval_s: float) -> None:
         self._queues = queues

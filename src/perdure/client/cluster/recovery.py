@@ -3,8 +3,8 @@
 If work waits for a version of perdure that no worker runs, the work is reassigned to the version of
 this worker.
 
-Each worker repeats these two steps every few seconds. Queueing work twice is harmless, because the
-log shows which work is finished.
+Each worker repeats the queueing and the reassignment every few seconds. Queueing work twice is
+harmless, because the log shows which work is finished.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class DbosRunner:
 def cluster_of(store: SessionStore) -> ClusterService:
     """Return the cluster service of `store`.
 
-    Raises: ConfigError if the store has no such service.
+    Raises: ConfigError if the store has no cluster service.
     """
     if not isinstance(store, SharedStore):
         raise ConfigError(

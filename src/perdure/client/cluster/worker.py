@@ -95,7 +95,7 @@ class Worker:
 
         Turns that still run `drain_s` after the exit stay open, and other workers continue them.
         Raises: StoreUnavailable on entry if the server becomes unavailable or rejects the worker.
-        If the error is temporary, the block can be entered again.
+        If the cause of the StoreUnavailable is temporary, the caller can enter the block again.
         """
         queue, liveness = await self._started()
         keeping = [
@@ -235,7 +235,7 @@ class Worker:
         """Return the work that is claimed for this worker and does not run here.
 
         `before` is the result of the previous call. If `before` already contained work that does
-        not run, the reply to its claim was lost. Such work is queued again and not returned.
+        not run, the reply to its claim was lost, so the work is queued again and not returned.
         """
         begun = await self._cluster.begun(self.id)
         missing = {work for work in begun if work not in self._running}
@@ -247,8 +247,9 @@ class Worker:
     async def _end_idle(self) -> None:
         """End idle sessions, expire questions, and extract facts that are due.
 
-        Every worker does this. If several workers end a session at the same time, only the first
-        commit succeeds. The worker that has the lease of the memory stream extracts the facts.
+        Every worker runs this task. If several workers end a session at the same time, only the
+        first commit succeeds. The worker that has the lease of the memory stream extracts the
+        facts.
         """
         while True:
             for runtime in self._runtimes.values():

@@ -25,9 +25,9 @@ else:
 async def abandon_turn(store: SessionStore, clock: Clock, session: StreamId) -> bool:
     """Abort the open turn of `session` and the open turns of the agents that it invoked.
 
-    Shape: True if a turn was open in `session`.
-    Raises: LeaseHeld if a live process runs the turn, or if the lease is valid and its process may
-    still be alive.
+    Shape: the result is True if a turn was open in `session`.
+    Raises: LeaseHeld if a live process runs the turn, or if the lease is valid and it is unknown
+    whether its process is alive.
     """
     closed = None
     if (await store.state(session)).open_turn is not None:

@@ -61,10 +61,10 @@ class Authority(msgspec.Struct, frozen=True):
 
     `bound` is the newest agent in the log of the session, whether it is in force or not.
 
-    `agent` states why the agent is not in force; None if the agent is in force. `turn` states the
-    same for the newest turn and its grants. `workspace` is set if the session was forked to a
-    folder and has no agent in force. If `workspace` is set, an agent of this machine works in that
-    folder.
+    `agent` states why the agent is not in force; None if the agent is in force. `turn` states why
+    the newest turn and its grants are not in force; None if they are in force. `workspace` is set
+    if the session was forked to a folder and has no agent in force. If `workspace` is set, an agent
+    of this machine works in that folder.
     """
 
     bound: Binding | None
@@ -79,7 +79,7 @@ class Authority(msgspec.Struct, frozen=True):
 
 
 async def authority_of(store: LogReader, session: StreamId) -> Authority:
-    """Return whether the agent and the newest turn of `session` may give permissions here.
+    """Return whether the agent and the newest turn of `session` can give permissions here.
 
     Raises: SessionNotFound if the session does not exist; the errors of reading a log.
     """
@@ -141,8 +141,8 @@ async def questions_in_force(
     """Return the questions in `asking` that are open at `at` and in force on this machine.
 
     A turn that was imported, or that is not trusted here, is not in force: an answer to its
-    question has no effect. The cost is proportional to the length of the newest turn of each asking
-    session.
+    question has no effect. The running time is proportional to the length of the newest turn of
+    each asking session.
     """
     asking = tuple(asking)
     asked = open_questions(asking, at)
@@ -175,9 +175,9 @@ async def _turn_withheld(
 ) -> Withheld | None:
     """Return why the newest turn is not in force; None if it is in force or there is no turn.
 
-    `page` are the newest entries of the session. The cost is proportional to the length of the
-    turn. If the session's state counts no turns, the notes are read as well, because the count of
-    an imported file can be wrong.
+    `page` are the newest entries of the session. The running time of this function is proportional
+    to the length of the turn. If the session's state counts no turns, the notes are read as well,
+    because the count of an imported file can be wrong.
     """
     if received == 0 and marks_of(store).is_trusted:
         return None

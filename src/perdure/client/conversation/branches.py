@@ -43,7 +43,7 @@ async def branch(
 ) -> Entry | None:
     """Continue from `entry`, optionally with the summary `told` of the abandoned branch.
 
-    Shape: None if `entry` is already the leaf and no summary is given.
+    Shape: the result is None if `entry` is already the leaf and no summary is given.
     Raises: the errors of `Session.branch`.
     """
     reader, hooks = writer.reader, writer.hooks

@@ -80,8 +80,9 @@ async def invocation_of(store: LogReader, state: StreamState) -> Invocation | No
 async def children_of(store: LogReader, parent: StreamId, last: int | None = None) -> list[Child]:
     """Return the sessions opened by calls of `parent`, oldest first.
 
-    The cost is proportional to the calls in the log of `parent`, not to the number of sessions.
-    With `last`, only calls among the newest `last` entries of the log of `parent` are returned.
+    The running time depends on the number of calls in the log of `parent`, not on the number of
+    sessions. With `last`, only calls among the newest `last` entries of the log of `parent` are
+    returned.
     """
     state = await store.state(parent)
     created_at = state.info.created_at

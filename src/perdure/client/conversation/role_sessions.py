@@ -63,7 +63,7 @@ async def require_no_role(
 async def model_of_role(store: SessionStore, clock: Clock, header: StreamHeader) -> str | None:
     """Return the model that the flow currently sets for the role of the session with `header`.
 
-    Shape: None if the flow has not changed the role's first model.
+    Shape: the result is None if the flow has not changed the role's first model.
     """
     if header.origin != "role" or header.parent is None:
         return None

@@ -40,7 +40,8 @@ async def delete_flow(
 ) -> DeletedFlow:
     """Delete the flow with the state `state`; delete its record folder, too, if `others` is given.
 
-    Shape: `others` are all flows of the store; no flow except this one may use the record folder.
+    Shape: `others` are all flows of the store; no flow except the deleted one is allowed to use the
+    record folder.
     Durable: all changes are stored when this returns.
     Raises: FlowRefusal while a role runs, and when another flow or file uses the record folder. If
     FlowRefusal is raised, nothing is deleted.

@@ -77,7 +77,7 @@ class Flow:
         """Run the flow until it is completed or needs a person.
 
         With `until_completed`, the call continues after each answer from any process, and returns
-        when the flow is completed. Several processes may run a flow together. Cancelling the task
+        when the flow is completed. Several processes can run a flow together. Cancelling the task
         suspends running turns; the next run of the flow, in any process, continues them. With
         ``Runtime(runner="workers")``, workers that have the agents and folders of the flow run the
         flow until it is completed, even if this task is cancelled.

@@ -85,7 +85,7 @@ class Begun:
 
 
 def require_workspace(workspace: Path) -> None:
-    """Raises: ConfigError if `workspace` is no folder, or if this user may not look at it."""
+    """Raises: ConfigError if `workspace` is no folder, or if this user cannot access it."""
     try:
         if not is_folder(workspace):
             raise ConfigError(f"there is no folder {workspace}; name the workspace of the flow")

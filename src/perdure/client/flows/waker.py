@@ -1,7 +1,7 @@
 """One waker for all flows of a process: reads the new entries once and wakes each flow.
 
 Without the waker, every flow would read its log after each of its own commits. With 200 flows at
-once, each node would need 2.8 reads instead of 0.5.
+once, each node would need 2.8 reads without the waker instead of 0.5 reads with it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class _Waiting:
     def wake(self, newest: int | None) -> None:
         """Wake the task that waits.
 
-        An unknown seq (None) replaces a known seq. A known seq replaces None only after None was
-        reported.
+        If `newest` is None (unknown), it replaces a known seq. A known seq replaces None only after
+        the waiting task has received the None.
         """
         if not self.moved.is_set() or self.newest is not None:
             self.newest = newest

@@ -1,8 +1,8 @@
 """Decide which open questions a flow's consent answers, and what "allow for the flow" grants.
 
-A role's question lists the consent modes in which the call would run without a question. Because
-the question contains these modes, a process that changes the consent can answer the question
-without knowing the tools of the role.
+A role's question lists the consent modes in which the call would run without a question. A process
+that changes the consent reads the modes in the question, so it can answer the question without
+knowing the tools of the role.
 """
 
 from __future__ import annotations

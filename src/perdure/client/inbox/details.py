@@ -57,7 +57,7 @@ def _whole_diff(question: Question, args: Mapping[str, object]) -> str | None:
     """Return the whole diff of a file tool's call, or the stored diff if the file has changed.
 
     If the file has changed since the question, the first line of the result says so.
-    Shape: None if the path of the file is masked, or if the file is not UTF-8.
+    Shape: the result is None if the path of the file is masked, or if the file is not UTF-8.
     """
     bound = question.bound or {}
     if MASK in bound.get("file", ""):

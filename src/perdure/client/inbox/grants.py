@@ -62,8 +62,8 @@ async def allow_for_flow(
     """Append `answer`, and allow the call of `question` in the whole flow `flow`.
 
     Shape: `question` consists of the session that asks and its question. `expected_head` is the
-    head of that session. The result is the answer's entry. Durable: all changes are stored when
-    this returns.
+    expected head of the asking session. The result is the answer's entry. Durable: all changes are
+    stored when this returns.
     Raises: HeadConflict if the head of the asking session, of the flow, or of another session of
     the flow has changed.
     """

@@ -88,7 +88,7 @@ async def find_flow(store: SessionStore, prefix: str) -> StreamId:
 def find_question(prefix: str, questions: Sequence[OpenQuestion]) -> EntryId:
     """Return the open question with the id `prefix`, or the only one whose id begins with `prefix`.
 
-    A number after a slash must be complete: ``trip/1`` does not match ``trip/17``.
+    A number after a slash must be complete, so ``trip/1`` does not match ``trip/17``.
     Raises: QuestionNotFound, AmbiguousId.
     """
     stream, slash, number = prefix.rpartition("/")

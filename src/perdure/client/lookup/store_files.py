@@ -105,7 +105,7 @@ def environment_address(environment: Mapping[str, str]) -> str | None:
 
 
 def default_address(environment: Mapping[str, str], platform: str) -> str:
-    """Return the default address: ``$PERDURE_STORE``, or a file in the user data directory.
+    """Return ``$PERDURE_STORE``, or else the address of a file in the user data directory.
 
     `platform` is ``sys.platform``.
     Raises: ConfigError if there is no home folder, or if ``$PERDURE_STORE`` is empty.

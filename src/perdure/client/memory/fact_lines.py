@@ -1,4 +1,4 @@
-"""Import facts from a file of JSON lines: ``{"text": …, "subject": …, "from": …, "to": …}``."""
+"""Import facts from a file with lines such as ``{"text": …, "subject": …, "from": …, "to": …}``."""
 
 from __future__ import annotations
 

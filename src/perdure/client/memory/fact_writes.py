@@ -139,7 +139,7 @@ async def _fact_under(
 ) -> EntryId | None:
     """Return the fact that an earlier call with `key` returned; None if `key` was not used.
 
-    The returned fact may have been forgotten since that call. Raises: IdempotencyMismatch.
+    The returned fact might have been forgotten since the earlier call. Raises: IdempotencyMismatch.
     """
     named = (each.about for each in notes if each.kind == FactsReceived.kind)
     again = [_named_again(fact) for fact in dict.fromkeys(named) if fact is not None]
@@ -176,8 +176,8 @@ def _repeated_fact(notes: Sequence[Entry], body: FactRemembered) -> StoredFact |
 def _is_repeated(known: StoredFact, body: FactRemembered) -> bool:
     """Return whether `body` has the same content as the newest version of `known`.
 
-    The result is False if only `known` has sources. Otherwise, an erasure of these sources would
-    also erase the fact that is remembered without sources.
+    The result is False if `known` has sources and `body` has none, because an erasure of the
+    sources of `known` must not erase a fact that was remembered without sources.
     """
     newest = known.versions[-1]
     return (bool(body.sources) or not newest.sources) and _is_same(newest.body, body)
@@ -233,8 +233,8 @@ async def _commit_correction(
     """Commit `new` as the newest version of `known`. Raises: HeadConflict; IdempotencyMismatch.
 
     A version without sources gets the sources of the newest version. A repeated call with the same
-    `key` must commit the same body as the first call, but the newest version may have other sources
-    by then. Therefore the sources of earlier versions are tried, too.
+    `key` must commit the same body as the first call. Because the newest version can have other
+    sources than at the first call, the sources of earlier versions are tried, too.
     """
     stream, head, versions = known.state.header.id, known.state.head, known.stored.versions
     newest, mismatch = versions[-1], None

@@ -164,8 +164,8 @@ class Memory:
         `source` are the entries (or ids) that state the fact: if all are erased, so is the fact.
         `agent` limits the fact to one agent. The fact is true from `valid_from` until `valid_to`; a
         time without a zone is local. If a stored fact has the same text, agent, `said_by` and
-        times, the call adds `source` to that fact and returns it. A repeated call with the same
-        `idempotency_key` returns the first call's fact. Durable: stored on return. Raises:
+        times, that fact gets `source` and is returned. A repeated call with the same
+        `idempotency_key` returns the first call's fact. Durable: the fact is stored. Raises:
         SecretPasted if the text looks like a credential; EntryNotFound if a source does not exist;
         WrongArgument; LimitExceeded; IdempotencyMismatch; Unsupported in a store of session files.
         """
@@ -276,9 +276,9 @@ class Memory:
         """Remember the facts of a file of JSON lines: text, subject, agent, from, to.
 
         `subject` and `agent` apply to lines without these fields. Facts that are already stored are
-        not stored again. An invalid line does not stop the import: `ImportedFacts.problems` lists
-        such lines. Durable: all facts are stored when this returns. Raises: FormatError if the file
-        cannot be read; LimitExceeded if it is too large; Unsupported in a store of session files.
+        not stored again. Invalid lines do not stop the import; `ImportedFacts.problems` lists them.
+        Durable: all facts are stored when this returns. Raises: FormatError if the file cannot be
+        read; LimitExceeded if it is too large; Unsupported in a store of session files.
         """
         require_subject(subject)
         return await fact_lines.import_lines(
@@ -289,7 +289,7 @@ class Memory:
         """Record the episodes that are missing; return the number of recorded episodes.
 
         An imported session gets an episode up to its newest entry, and another after it has grown.
-        A session that ended without an episode gets one. Durable: each episode is stored on return.
+        A session that ended without an episode gets one. Durable: recorded episodes are stored.
         """
         store, clock = self.backend, self.outside.clock
         return await noted.record_open_ends(store, clock) + await noted.record_imports(store, clock)

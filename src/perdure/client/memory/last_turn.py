@@ -59,7 +59,7 @@ class LastTurn(ShortRepr, frozen=True, kw_only=True):
 async def last_turn_of(store: SessionStore, session: StreamId) -> LastTurn | None:
     """Return what the last turn in the log of `session` recalled; None if there is no turn.
 
-    The cost is proportional to the length of the turn. Raises: SessionNotFound.
+    The running time is proportional to the length of the turn. Raises: SessionNotFound.
     """
     return await memory_of_turn(store, await _last_turn(store, session))
 
@@ -103,7 +103,7 @@ async def _last_turn(store: SessionStore, session: StreamId) -> Sequence[Entry]:
 class _Seen(NamedTuple):
     """The scope of a turn's recall.
 
-    Each text is checked against the scope, because a turn from another store may name any text.
+    Each text is checked against the scope, because a turn from another store can name any text.
     """
 
     subject: str | None

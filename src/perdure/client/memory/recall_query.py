@@ -91,7 +91,7 @@ async def _sessions_of(store: SessionStore, agent: str) -> frozenset[str]:
 
 
 async def _allowed(store: SessionStore, wanted: Wanted) -> Scope:
-    """Return the sessions that the recall may search."""
+    """Return the sessions that the recall is allowed to search."""
     within = wanted.within
     only = None if wanted.sessions is None else frozenset(wanted.sessions)
     subjects: tuple[str | None, ...] = (within.subject,)

@@ -34,7 +34,10 @@ class Wanted(NamedTuple):
 
 
 class Statements:
-    """The facts and summaries that a recall may find. The function `beside` ranks them."""
+    """The facts and summaries that a recall can find.
+
+    The function `beside` ranks the facts and summaries.
+    """
 
     def __init__(
         self, question: Question, found: Sequence[Fact | Summary], near: Sequence[float | None]
@@ -70,10 +73,10 @@ async def statements_in(
     *,
     streams: Sequence[StreamId] | None = None,
 ) -> Statements:
-    """Return the statements that a recall at `now` may find; `vectors` help to rank them.
+    """Return the statements that a recall at `now` can find; `vectors` help to rank the statements.
 
-    The statements include summaries of sessions outside the scope. The ranking omits these
-    summaries. With `streams`, only summaries of these sessions are read.
+    The statements include summaries of sessions outside the scope, which the ranking omits. With
+    `streams`, only summaries of these sessions are read.
     Units: Unix milliseconds. Raises: EmbedderUnavailable.
     """
     found: list[Fact | Summary] = []

@@ -1,7 +1,7 @@
 """Convert requests and responses of the providers' APIs to messages, before they are stored.
 
-Three APIs are supported: OpenAI's chat completions and responses, and Anthropic's messages. Each
-request repeats the whole conversation. Messages with the same content have the same `digest_of`, so
+The module supports OpenAI's chat completions and responses, and Anthropic's messages. Each request
+repeats the whole conversation. Messages with the same content have the same `digest_of`, so
 repeated messages are recognised. Pure.
 """
 

@@ -53,11 +53,11 @@ def record(
 ) -> Recording:
     """Record the model calls of an OpenAI or Anthropic `client` in a session of `store`.
 
-    Without a `store` the default store is used: ``$PERDURE_STORE``, or a file in the user data
-    directory. The program uses the client as before. Chat completions, responses and messages are
-    recorded, streamed or not. If a request repeats earlier messages, these messages are not stored
-    again. If a request changes an earlier message, the session branches. A later recording with the
-    same `session_id` continues the session. An async client accepts a store of `perdure.open` or of
+    The default `store` is ``$PERDURE_STORE``, or a file in the user data directory. The program
+    uses the client as before. Chat completions, responses and messages are recorded, streamed or
+    not. If a request repeats earlier messages, these messages are not stored again. If a request
+    changes an earlier message, the session branches. A later recording with the same `session_id`
+    continues the session. An async client accepts a store of `perdure.open` or of
     `perdure.blocking.open`; a sync client accepts a store of `perdure.blocking.open`. Headers, keys
     and the tools' definitions are not stored.
     Durable: each request is stored before it is sent, and each answer is stored after the program

@@ -47,8 +47,8 @@ async def copied_entries(store: SessionStore, info: SessionInfo) -> int:
 async def _was_invoked(store: SessionStore, session: StreamId) -> bool:
     """Return whether a call opened `session`; False for a copy made by a fork.
 
-    Such a copy can have the origin "subagent", too. Only the first entry is read, because a session
-    can be long.
+    The origin "subagent" is not enough to decide, because a copy made by a fork can have this
+    origin, too. Only the first entry is read, because a session can be long.
     """
     first = await store.entries(session, limit=1)
     return bool(first) and first[0].kind == SessionStarted.kind

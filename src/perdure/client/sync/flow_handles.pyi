@@ -68,7 +68,7 @@ class Flow(Handle[AsyncFlow]):
         """Run the flow until it is completed or needs a person.
 
         With `until_completed`, the call continues after each answer from any process, and returns
-        when the flow is completed. Several processes may run a flow together. Cancelling the task
+        when the flow is completed. Several processes can run a flow together. Cancelling the task
         suspends running turns; the next run of the flow, in any process, continues them. With
         ``Runtime(runner="workers")``, workers that have the agents and folders of the flow run the
         flow until it is completed, even if this task is cancelled.
@@ -237,15 +237,15 @@ class Flows(Handle[AsyncFlows]):
         Each agent that a node names is an agent of the runtime, or an agent that the document
         defines. A flow of a document uses the document in the log, so changes of the file have no
         effect. `roles` sets models, skills and tools of role instances. `configuring` applies to
-        role instances that are not in `roles`. With "given", the settings come from the agent and
-        files of the role. With "ask", the role waits for a person if there is a choice. With
-        "auto", a model chooses; after three failures, the role waits for a person. `configuring`
-        can differ for model and skills: ``{"model": "auto", "skills": "ask"}``. An omitted key
-        means "given". `settings` is stored in `FlowState.settings`, for the program that runs the
-        flow next. Durable: everything is stored on return. Raises: ConfigError for missing or
-        invalid readings and inputs, for unknown values in `roles`, and for a record folder of
-        another flow. Raises InvalidWorkflow; WrongArgument; SecretPasted; FlowExists if `id` is
-        used; Unsupported if the store cannot write two logs in one commit.
+        role instances that are not in `roles`. With `configuring` "given", the settings come from
+        the agent and files of the role; with "ask", the role waits for a person if there is a
+        choice; with "auto", a model chooses, and after three failures the role waits for a person.
+        `configuring` can differ for model and skills: ``{"model": "auto", "skills": "ask"}``. An
+        omitted key means "given". `settings` is stored in `FlowState.settings`, for the program
+        that runs the flow next. Durable: everything is stored on return. Raises: ConfigError for
+        missing or invalid readings and inputs, for unknown values in `roles`, and for a record
+        folder of another flow. Raises InvalidWorkflow; WrongArgument; SecretPasted; FlowExists if
+        `id` is used; Unsupported if the store cannot write two logs in one commit.
         """
 
     def outputs(self, flow: str) -> dict[str, object]:
@@ -269,8 +269,8 @@ class Flows(Handle[AsyncFlows]):
         the workspace. If the record folder of an imported flow is missing, its record is written
         below ``.perdure/records``. `settings` replace the stored settings if they differ. Raises:
         FlowNotFound if there is no such flow. Raises FlowRefusal if the workspace or the record
-        folder of the flow is not on this machine, or if its path came with an imported flow. In
-        these cases, pass a folder as `workspace`.
+        folder of the flow is not on this machine, or if its path came with an imported flow. If a
+        folder is missing or its path was imported, pass a folder as `workspace`.
         """
 
     def state(self, flow: str) -> FlowState:

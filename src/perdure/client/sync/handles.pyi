@@ -186,7 +186,7 @@ class Session(Handle[AsyncSession]):
         """Iterate over the session's own log in order; `newest_first` reverses the order.
 
         The first entry is the next one after seq `after`. With `newest_first`, the first entry is
-        the newest one (before `after`, if given). `kind` selects one kind, also of side entries.
+        the newest one (before `after`, if given). `kind` selects one kind of entries.
         Raises: ValueError if `after` is less than -1, or if `limit` is negative.
         """
 
@@ -215,8 +215,8 @@ class Session(Handle[AsyncSession]):
     def find(self, prefix: str) -> EntryId:
         """Resolve `prefix` as id, seq, alias, label or beginning of an id, tried in this order.
 
-        A label must be complete. The seq of an origin's entry is written ``↑3``. All other methods
-        require complete ids. Digits alone are read as a seq. Raises: EntryNotFound, AmbiguousId.
+        A label must be complete. ``↑3`` is the entry with seq 3 of a fork's origin. All other
+        methods require complete ids. Digits are read as a seq. Raises: EntryNotFound, AmbiguousId.
         """
 
     def questions(self) -> list[OpenQuestion]:
@@ -230,7 +230,7 @@ class Session(Handle[AsyncSession]):
 
         For an agent's session, the context uses the agent's `history` and `max_messages`. In a
         session with an agent, `Context.model` is the model last set on the branch, or else the
-        agent's model. In other sessions, it is the model of the newest model change or answer.
+        agent's model; without an agent, the model of the newest model change or answer.
 
         Raises: ValueError when `budget_tokens` is less than 1.
         """
@@ -244,8 +244,8 @@ class Session(Handle[AsyncSession]):
     def left_by(self, compaction: EntryRef | None = None) -> compactions.LeftContext | None:
         """Return the entries that `compaction` (default: the current one) removed and retained.
 
-        Shape: None if the branch has no compaction, or all of them were undone. Raises:
-        EntryNotFound if the entry does not exist; InvalidEntry if it is not a compaction.
+        Returns None if the branch has no compaction that is not undone. Raises: EntryNotFound if
+        the entry does not exist; InvalidEntry if it is not a compaction.
         """
 
     @overload
@@ -258,8 +258,8 @@ class Session(Handle[AsyncSession]):
         """Append `items` atomically as a chain of entries after `parent`.
 
         Media given as bytes are stored outside the log; the entry contains a handle. Durable: all
-        items are stored when this returns; the items are never stored only in part. The items of a
-        draft are stored only with its first assistant message.
+        items are stored on return; a crash stores either all items or none. The items of a draft
+        session are stored only with its first assistant message.
         Shape: for one item, its entry; for several items, a list of entries in the same order.
         Raises: EntryNotFound; InvalidEntry; WrongArgument for an invalid item; LimitExceeded for a
         message over `InputLimits.message_bytes`.
@@ -367,10 +367,10 @@ class Session(Handle[AsyncSession]):
         """
 
     def is_in_force(self, entry: EntryRef) -> bool:
-        """Return whether programs on this machine may act on `entry` and not only display it.
+        """Return whether programs on this machine are allowed to act on `entry`.
 
         Returns False for imported entries and, if the store is not trusted, for entries without a
-        mark of this user's perdure. Notes and messages have no mark. Raises: EntryNotFound.
+        mark of this user's perdure. Notes and messages never have a mark. Raises: EntryNotFound.
         """
 
     def branch(
@@ -388,7 +388,7 @@ class Session(Handle[AsyncSession]):
         Durable: the new leaf is stored, even if no entry follows. Shape: None when `entry` is
         already the leaf. Raises: EntryNotFound; InvalidEntry if `entry` is a note; TurnOpen while a
         turn runs; LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the session of a
-        role until its flow is completed. A hook may add a summary of the abandoned branch.
+        role until its flow is completed. A hook can add a summary of the abandoned branch.
         """
 
     def branch_with_summary(
@@ -442,13 +442,13 @@ class Session(Handle[AsyncSession]):
         """Close the open turn of a process that has died, without continuing the turn.
 
         A partial answer remains on the branch; tool calls without a result are recorded as aborted,
-        and questions are withdrawn. Shape: True if a turn was open. Raises: LeaseHeld while the
+        and questions are withdrawn. Returns True if a turn was open. Raises: LeaseHeld while the
         process of the turn is alive, or while its state is unknown and the lease has not expired.
         Raises FlowRefusal for a flow, and for the session of a role until its flow is completed.
         """
 
     def reopen(self) -> Entry | None:
-        """Open a closed or exported session again. Shape: None if the session was already open."""
+        """Open a closed or exported session again. Returns None if the session was already open."""
 
     def export(
         self,
@@ -467,10 +467,10 @@ class Session(Handle[AsyncSession]):
         workflows contain one branch; other formats contain all branches. `leaf` selects one branch
         by its end, and `all_branches` selects every branch. `redact` replaces "secrets", "paths" or
         both in the text. `dialect` applies only to workflows. `Exported.warnings` lists data that
-        the format cannot represent. A draft is stored first. Durable: the file is complete when
-        this returns. Only the owner of the file can read it. Raises: PathExists, unless `replace`
-        is given; FormatError if the path cannot be written; WrongArgument for a folder or a file of
-        the store; EntryNotFound if `leaf` does not exist; Erased.
+        the format cannot represent. A draft session is stored first. Durable: the file is complete
+        when this returns. Only the owner of the file can read it. Raises: PathExists, unless
+        `replace` is given; FormatError if the path cannot be written; WrongArgument for a folder or
+        a file of the store; EntryNotFound if `leaf` does not exist; Erased.
         """
 
     def erase(
@@ -493,9 +493,9 @@ class Session(Handle[AsyncSession]):
 
         The call also erases labels, tool call records, summaries and search texts that repeat the
         bodies, media without another reference, and the stored original of an import. Contexts skip
-        the erased entries. `forks` applies to shared entries: "refuse" raises an error, "keep"
-        retains them in the forks, "erase" erases them in the forks, too. The erasure cannot be
-        undone; copies elsewhere stay. Durable: all is erased on return. `by` names the requester
+        the erased entries. For entries that forks share, `forks` "refuse" raises an error, "keep"
+        retains them in the forks, and "erase" erases them there, too. The erasure cannot be undone;
+        copies elsewhere stay. Durable: the erasure is stored. `by` names the requester
         (docs/guides/erasure.md). Raises: EntryNotFound; InvalidEntry unless all are conversation
         entries, notes or labels of this session; SessionHasForks; TurnOpen; Erased; Unsupported.
         """
@@ -578,15 +578,15 @@ class Store(Handle[AsyncStore]):
     ) -> CommittedSessions:
         """Append to several sessions atomically, in one commit.
 
-        Each write is a tuple of a session, items, and options with the names of the arguments of
-        `Session.append_many`: ``(session, [user("Hello")], {"expected_head": 4})``. Drafts are
+        Each write is a session, items, and options that are named as in `Session.append_many`, such
+        as ``(session, [user("Hello")], {"expected_head": 4})``. Draft sessions in `writes` are
         stored first. Durable: when this returns, either all writes are stored or none. With
         `idempotency_key`, a repeated call appends nothing and returns the first call's entries,
         with ``is_replay``. Raises: Unsupported for several sessions in a store of session files
         (see `capabilities`); InvalidEntry for two writes to one session, or an item that cannot be
         stored. Also raises HeadConflict, LeafConflict, IdempotencyMismatch, EntryNotFound,
         WrongArgument, LimitExceeded, Erased and QuotaExceeded. After StoreUnavailable, the commit
-        may have succeeded, so repeat it with its `idempotency_key`.
+        might have succeeded, so repeat it with its `idempotency_key`.
         """
 
     def content(self, handle: str | InlineMedia | MediaPart) -> bytes:
@@ -810,15 +810,15 @@ class Store(Handle[AsyncStore]):
         """Permanently delete a session, all sessions of a subject, or everything.
 
         The deletion cannot be undone; backups, exports and other copies are not changed
-        (`Certificate.copies`). `forks` applies if the session has forks: "refuse" raises an error,
-        "keep" retains the entries that the forks share, "erase" erases the forks, too. With
-        `subject` or `everything`, forks are always erased. `by` names the requester in the
-        certificate; docs/guides/erasure.md lists the removed data. With `expected_head`, a session
-        is erased only if its head is unchanged. Durable: the erasure is stored when this returns.
-        If the process is killed during the call, either nothing is erased, or the next open of the
-        store finishes the erasure. Raises: SessionNotFound; SessionHasForks; HeadConflict;
-        Unsupported if the store cannot erase; ValueError unless exactly one of `session`, `subject`
-        and `everything` is given.
+        (`Certificate.copies`). If the session has forks, `forks` "refuse" raises an error, "keep"
+        retains the entries that the forks share, and "erase" erases the forks, too. With `subject`
+        or `everything`, forks are always erased. `by` names the requester in the certificate;
+        docs/guides/erasure.md lists the removed data. With `expected_head`, a session is erased
+        only if its head is unchanged. Durable: the erasure is stored when this returns. If the
+        process is killed during the call, either nothing is erased, or the next open of the store
+        finishes the erasure. Raises: SessionNotFound; SessionHasForks; HeadConflict; Unsupported if
+        the store cannot erase; ValueError unless exactly one of `session`, `subject` and
+        `everything` is given.
         """
 
     def erasures(self) -> list[Certificate]:
@@ -911,8 +911,8 @@ class Memory(Handle[AsyncMemory]):
         `source` are the entries (or ids) that state the fact: if all are erased, so is the fact.
         `agent` limits the fact to one agent. The fact is true from `valid_from` until `valid_to`; a
         time without a zone is local. If a stored fact has the same text, agent, `said_by` and
-        times, the call adds `source` to that fact and returns it. A repeated call with the same
-        `idempotency_key` returns the first call's fact. Durable: stored on return. Raises:
+        times, that fact gets `source` and is returned. A repeated call with the same
+        `idempotency_key` returns the first call's fact. Durable: the fact is stored. Raises:
         SecretPasted if the text looks like a credential; EntryNotFound if a source does not exist;
         WrongArgument; LimitExceeded; IdempotencyMismatch; Unsupported in a store of session files.
         """
@@ -993,16 +993,16 @@ class Memory(Handle[AsyncMemory]):
         """Remember the facts of a file of JSON lines: text, subject, agent, from, to.
 
         `subject` and `agent` apply to lines without these fields. Facts that are already stored are
-        not stored again. An invalid line does not stop the import: `ImportedFacts.problems` lists
-        such lines. Durable: all facts are stored when this returns. Raises: FormatError if the file
-        cannot be read; LimitExceeded if it is too large; Unsupported in a store of session files.
+        not stored again. Invalid lines do not stop the import; `ImportedFacts.problems` lists them.
+        Durable: all facts are stored when this returns. Raises: FormatError if the file cannot be
+        read; LimitExceeded if it is too large; Unsupported in a store of session files.
         """
 
     def index(self) -> int:
         """Record the episodes that are missing; return the number of recorded episodes.
 
         An imported session gets an episode up to its newest entry, and another after it has grown.
-        A session that ended without an episode gets one. Durable: each episode is stored on return.
+        A session that ended without an episode gets one. Durable: recorded episodes are stored.
         """
 
     def episodes(
@@ -1165,7 +1165,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         until then. `Turn.stored` returns when the message is stored. Among turns that wait for
         workers, those with a higher `priority` begin first; turns of one session stay in order.
         With `while_waiting` "raise", awaiting or iterating the turn raises Waiting when the turn
-        waits for a person. Answer its question, and await the turn again. With `idempotency_key`,
+        waits for a person: answer the question, and await the turn again. With `idempotency_key`,
         the message waits in the log while the session has another turn. A repeated call, even by
         another process, follows the first call's turn. Raises: InvalidTransition if the handle is
         closed, or runs a turn (use `steer` or `follow_up`); LeaseHeld if `turn` runs in another
@@ -1173,8 +1173,8 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         TurnOpen if a turn was interrupted (`Runtime.resume` continues it); QueueFull, before any
         write, if too many turns wait for workers; TurnFailed. The call raises WrongArgument for an
         empty message, a selection outside `active_file`, or the variable ``working_dir``;
-        SecretPasted if a variable contains a credential, or if the agent refuses a credential in
-        the message. If such a message is over 64 kB, the turn raises SecretPasted instead.
+        SecretPasted if a variable contains a credential, or if the agent refuses credentials in
+        messages. For a message over 64 kB, the turn raises SecretPasted.
         """
 
     def recover(self, turn: int | None = None) -> Turn[OutputT]:
@@ -1259,7 +1259,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         """Continue from `entry` (None: from the beginning); see `Session.branch`.
 
         With `with_summary`, the model summarises abandoned messages; for `focus`, see `compact`.
-        Shape: None if `entry` is the leaf. Raises: the errors of `compact` and `Session.branch`.
+        Returns None if `entry` is the leaf. Raises: the errors of `compact` and `Session.branch`.
         """
 
 class Runtime(Handle[AsyncRuntime]):
@@ -1329,17 +1329,17 @@ class Runtime(Handle[AsyncRuntime]):
         the current agent; `tools`, `allowed_commands` and `scope` restrict the session further (see
         `start`). An interrupted turn continues now, as ``chat.turn``; if another process runs the
         turn, it is followed (`Turn.held`). If `workspace` is given, the session permanently moves
-        to this workspace. The file tools and the instructions then use its folder. Each variable,
-        file or selection that `workspace` omits stays unchanged. The scope of `workspace` can only
-        restrict the agent's scope. A session without an agent in force needs the argument `agent`,
-        and the agent is recorded. Imported sessions have no agent in force; the same is true in an
-        untrusted store for sessions that this user's perdure did not write. In such a session, the
-        stored agent can only restrict `agent`, and an open turn ends as interrupted. The session
-        then runs in `workspace` (default: the current folder). Durable: a move to another workspace
-        is stored when this returns. Raises: SessionNotFound; ConfigError if no agent is given and
-        none is in force, or if the call asks for more permissions than the agent has. Raises
-        McpUnavailable if a needed MCP server does not start; TurnOpen for a move while a turn is
-        open; FlowRefusal for the session of a role until the flow is completed.
+        to this workspace, and the file tools and the instructions use the workspace's folder. Each
+        variable, file or selection that `workspace` omits stays unchanged. The scope of `workspace`
+        can only restrict the agent's scope. Imported sessions have no agent in force; the same is
+        true in an untrusted store for sessions that this user's perdure did not write. A session
+        without an agent in force needs `agent`, which is recorded and restricted by the stored
+        agent; its open turn ends as interrupted, and it runs in `workspace` (default: the current
+        folder). Durable: a move to another workspace is stored when this returns. Raises:
+        SessionNotFound; ConfigError if no agent is given and none is in force, or if the call asks
+        for more permissions than the agent has. Raises McpUnavailable if a needed MCP server does
+        not start; TurnOpen for a move while a turn is open; FlowRefusal for the session of a role
+        until the flow is completed.
         """
 
     def resume_all(

@@ -1,8 +1,8 @@
 """The last answer of a turn, joined from its parts if it was interrupted. Pure.
 
 A process that dies during an answer leaves a partial answer. The process that takes over lets the
-model continue the partial answer. So the signal at the end of the answer can begin in one part and
-end in the other.
+model continue the partial answer. The signal at the end of a continued answer can therefore begin
+in one part and end in the other part.
 """
 
 from __future__ import annotations

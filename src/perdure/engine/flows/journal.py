@@ -1,9 +1,9 @@
 """Follow a flow's log: read new entries into the state, and append decisions.
 
-The journal reads only new entries that other processes have appended, so the cost does not depend
-on the length of the log. Each decision is based on a state of the flow, and is appended only if the
-flow is still in this state. If another process appended first, the decision is made again for the
-new state. So the first attempt can use the cached state without reading the log.
+The journal reads only new entries that other processes have appended, so its running time does not
+depend on the length of the log. Each decision is based on a state of the flow, and is appended only
+if the flow is still in this state. If another process appended first, the decision is made again
+for the new state, so the first attempt can use the cached state without reading the log.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Journal:
     def follow(self, entries: Iterable[Entry]) -> None:
         """Update the state with `entries`, which were appended to the flow.
 
-        Entries that are already known are skipped, because another task may have read further.
+        Entries that are already known are skipped, because another task might have read further.
         Entries that follow a gap in the sequence are skipped, too, because the next read of the log
         returns them together with the missing entries.
         """

@@ -128,9 +128,9 @@ class NodeTurn:
     async def _stands(self, *, is_begun: bool) -> FlowState:
         """Return the state of the flow on which the next commit is based, usually the cached state.
 
-        The store rejects a commit that is based on an outdated state. The state is read again after
-        a rejection. The state is also read before the first commit of a repair. This commit writes
-        nothing to the flow, so the store would not reject it.
+        The store rejects a commit that is based on an outdated state of the flow; after a
+        rejection, the state is read again. The state is also read before the first commit of a
+        repair, because that commit writes nothing to the flow, so the store would not reject it.
         """
         is_doubtful = self._is_unheard or (is_begun and self._repair is not None)
         journal = self._ground.journal

@@ -1,8 +1,8 @@
 """The scheduler of one flow: each pass starts all work that can run, then it waits for changes.
 
-Between passes, the scheduler remembers only running tasks. All other state is in the log, for
-example a claim of a dead process or a reply from another process. The next pass finds it there. If
-a node fails, only this node is parked until a person decides.
+Between passes, the scheduler remembers only running tasks. All other state is in the log, where the
+next pass finds it, for example a claim of a dead process or a reply from another process. If a node
+fails, only this node is parked until a person decides.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class FlowRunner:
             await self._suspend(woken)
 
     async def _something(self, woken: asyncio.Task[int | None]) -> None:
-        """Wait until a role's task has ended, the flow changed, or a session may be free again."""
+        """Wait until a role's task ends, the flow changes, or a session could be free again."""
         waiting: list[asyncio.Future[Any]] = [woken, *self._tasks.values()]
         timer: asyncio.Task[None] | None = None
         if self._elsewhere:

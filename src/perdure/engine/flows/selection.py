@@ -44,7 +44,7 @@ class Undecided(msgspec.Struct, frozen=True):
 
     @property
     def together(self) -> Offers:
-        """The choices of the selector and of the person, for a person who makes all of them."""
+        """All choices, for a person who also makes the choices of the selector."""
         return Offers(
             self.by_selector.models or self.by_person.models,
             self.by_selector.skills or self.by_person.skills,
@@ -59,7 +59,7 @@ def who_configures(state: FlowState, dimension: Dimension) -> Configuring:
 
 
 def is_configuring(state: FlowState) -> bool:
-    """Return whether roles may have to wait until their configuration is chosen."""
+    """Return whether roles can have to wait until their configuration is chosen."""
     return any(who_configures(state, dimension) != "given" for dimension in DIMENSIONS)
 
 

@@ -2,9 +2,9 @@
 
 Every class defines the name of the point (as in Operator), the types of answers that it accepts,
 and whether the point is a guard. If a hook of a guard fails, the action is blocked; other failing
-hooks are skipped. `changes` maps a type of answer to a field of the point. An answer of this type
-replaces the field, and the next hook receives the new value. After an answer of any other type, no
-further hook runs.
+hooks are skipped. `changes` maps a type of answer to a field of the point. An answer of a type in
+`changes` replaces the field, and the next hook receives the new value. After an answer of any other
+type, no further hook runs.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class BeforeModelCall(HookPoint, frozen=True):
 class AfterModelCall(HookPoint, frozen=True):
     """A model has answered.
 
-    A hook cannot change the answer, because its text may already have been shown.
+    A hook cannot change the answer, because a user interface could already have shown the answer's
+    text.
     """
 
     name: ClassVar[HookName] = "after_model_call"

@@ -1,7 +1,7 @@
 """Commit entries of a turn atomically, together with entries of other streams.
 
-A turn can be part of a larger unit, such as a node of a flow. In this case, the same commits begin
-and end the turn and the unit, so no crash can separate them.
+A turn can be part of a larger unit, such as a node of a flow. The same commits begin and end the
+turn and the unit, so no crash can separate the turn from the unit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perdure.stores.protocol import Write
 class CoCommit(msgspec.Struct, frozen=True):
     """Writes to other streams, the blobs of these writes, and `notes` for the turn's own stream.
 
-    Shape: `notes` are side entries that follow the turn's own entries in the same commit, and may
+    Shape: `notes` are side entries that follow the turn's own entries in the same commit, and can
     refer to those entries. `writes` never target the turn's own stream.
     """
 
@@ -33,9 +33,9 @@ class CommitParticipant(Protocol):
     async def beside(self, entries: Sequence[NewEntry]) -> CoCommit:
         """Return the writes that are committed together with the turn's next `entries`.
 
-        The runner calls `beside` before every commit of the turn. The call is repeated if a commit
-        was rejected because the turn's stream or another stream had changed. If `beside` raises an
-        error, the run of the turn ends before anything is appended.
+        The runner calls `beside` before every commit of the turn. If a commit is rejected because
+        the turn's stream or another stream has changed, the runner calls `beside` again. If
+        `beside` raises an error, the run of the turn ends before anything is appended.
         """
         ...
 

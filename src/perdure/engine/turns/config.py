@@ -34,7 +34,7 @@ PARK_MS = 30_000
 
 
 class SilenceLimits(ShortRepr, frozen=True):
-    """The longest time that a model's provider may send nothing; see `ModelRequest`.
+    """The longest time for which a model's provider is allowed to send nothing; see `ModelRequest`.
 
     Units: the limits are seconds.
     """
@@ -165,7 +165,7 @@ class WorkingLimit(msgspec.Struct, frozen=True):
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the history may be compacted; False if a summary would fill most of `history`."""
+        """Whether the history can be compacted; False if a summary would fill most of `history`."""
         return self.history >= _LEAST_COMPACTED
 
 
@@ -175,7 +175,7 @@ OnExceed = Literal["fail", "warn", "pause_for_approval"]
 
 
 class Budget(ShortRepr, frozen=True, metaclass=NamedParameters):
-    """The amount a session may spend on models, and the reaction to a call that may exceed it.
+    """The limit of a session's spending on models, and the reaction to a call that could exceed it.
 
     ``fail`` ends the turn, ``warn`` makes the call and warns once per turn, ``pause_for_approval``
     asks a person in the inbox. A model without a known price counts as over budget.
@@ -261,7 +261,7 @@ class TurnConfig(msgspec.Struct, frozen=True):
     def link(self, number: int) -> Link:
         """Return the link at the index `number`.
 
-        If the chain has no such link, return the first link.
+        If the chain is too short for `number`, return the first link.
         """
         chain = self.chain
         return chain[number] if number < len(chain) else chain[0]

@@ -27,8 +27,8 @@ class Wait(msgspec.Struct, frozen=True):
 class RunTool(msgspec.Struct, frozen=True):
     """Run `tool` and the tools in `beside`.
 
-    The intents of these tools are in the log. The effect ends when `tool` has an outcome, even if
-    the tools in `beside` still run.
+    The log already contains the intents of the tools. The effect ends when `tool` has an outcome,
+    even if the tools in `beside` still run.
     """
 
     tool: OpenTool

@@ -192,8 +192,8 @@ class Environment:
     `router` knows the providers of models, and loads their clients; None if the program gave a
     client of its own. `delegation` lets tools invoke other agents; None if there are no other
     agents. `frame_of` returns the texts around the summary of a ``node`` compaction.
-    Units: `lease_ttl_ms` is in milliseconds. A session stays blocked for this time after the
-    process of its turn died without notice.
+    Units: `lease_ttl_ms` is in milliseconds. If the process of a turn dies without notice, the
+    session stays blocked for `lease_ttl_ms`.
     """
 
     stream: StreamId

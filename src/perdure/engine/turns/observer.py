@@ -1,6 +1,6 @@
 """Observers of a running turn, for telemetry. An observer does not change the turn.
 
-Without an observer, the cost is two function calls per turn and one per effect.
+Without an observer, perdure makes only two additional function calls per turn and one per effect.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Observer(Protocol):
     ) -> AbstractContextManager[TurnEnded]:
         """Observe a turn from `state` on.
 
-        The context manager yields a function. The caller passes the last state of the turn to this
-        function, unless the turn ends with an error.
+        The context manager yields a function, to which the caller passes the last state of the
+        turn, unless the turn ends with an error.
         """
         ...
 

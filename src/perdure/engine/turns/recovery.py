@@ -1,7 +1,8 @@
 """Read the state of the newest turn from the log, for example to continue an open turn.
 
 A turn writes the state that it inherits to its ``turn_started``, and all other state to its
-entries. So only the newest turn is read, whatever the length of the log.
+entries. Recovery therefore reads only the entries of the newest turn, whatever the length of the
+log.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class IdleState(msgspec.Struct, frozen=True):
     """State of a session without an open turn; if `has_ended`, a turn must reopen the session.
 
     `page` contains the newest entries up to `head`; `pins` contains the side entries of kind
-    ``pin``. They are set only if they were read together with the state.
+    ``pin``. `page` and `pins` are set only if they were read together with the state.
     """
 
     head: int

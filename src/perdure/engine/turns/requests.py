@@ -1,8 +1,8 @@
 """Requests for turns: programs append a request, and workers answer it.
 
 A request is open until a ``turn_started`` or ``turn_refused`` refers to it. Only the owner of the
-session's lease appends the entries that close a request. Before the owner appends such an entry, it
-checks that the request is still open at the current head.
+session's lease appends the entries that close a request. Before the owner appends an entry that
+closes a request, the owner checks that the request is still open at the current head.
 """
 
 from __future__ import annotations

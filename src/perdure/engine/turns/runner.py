@@ -397,7 +397,7 @@ async def _is_cut(environment: Environment, effect: Effect) -> bool:
     """Flush the live events of `effect`; return whether the turn was cancelled during the flush.
 
     If the turn was cancelled, the outcome of the effect is recorded before the turn stops, because
-    the effect may have cost money.
+    the effect might have cost money.
     """
     try:
         await environment.bus.settle(environment.stream, _seq_of(effect))

@@ -77,9 +77,9 @@ class Signals:
 class Terms:
     """Configuration of the turns of one session, on any of its branches.
 
-    By default, a branch uses the first of `models` and the thinking level of `settings`. If the
-    branch was switched to another model or level, it uses the new one. The `models` after the first
-    are the fallbacks. `config_of` returns the turn configuration for a given model.
+    By default, a branch uses the first of `models` and the thinking level of `settings`. A branch
+    that was switched to another model or thinking level uses that model or level. The `models`
+    after the first are the fallbacks. `config_of` returns the turn configuration for a given model.
     """
 
     models: tuple[str, ...]

@@ -14,8 +14,8 @@ _Found = dict[str, list[str]]
 class Indexed(Along):
     """A map from edges to their items that finds the edges of an item without scanning every edge.
 
-    A map and all maps that were extended from it share the table `found`. If an item was sent along
-    an edge in one of these maps, `found` lists this edge for all these maps.
+    A map and all maps that were extended from it share the table `found`. The table maps an item to
+    every edge along which the item was sent in any map that shares the table.
     """
 
     def __init__(self, along: Along, found: _Found) -> None:

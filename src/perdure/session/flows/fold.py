@@ -1,8 +1,8 @@
 """The fold of a flow's log: how each entry changes the flow's state.
 
 The fold is a table with one small function per kind. The fold makes no decisions and rejects
-nothing, because everything in the log has already happened. The same log therefore gives the same
-state in every process. The cost of a new entry does not depend on the length of the log.
+nothing, because everything in the log has already happened. Every process therefore computes the
+same state from the same log. The time to fold a new entry does not depend on the length of the log.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def follow(
 ) -> FlowState:
     """Return `state` updated with `log`, the next entries of the flow's log.
 
-    Each entry of `log` comes with its decoded body. The cost depends only on the added entries, not
-    on the number of artifacts sent before.
+    Each entry of `log` comes with its decoded body. The running time depends only on the added
+    entries, not on the number of artifacts sent before.
     """
     history, digests = EdgeHistory(state.run.history_handoff), EdgeHistory(state.digests)
     for entry, body in log:

@@ -169,6 +169,6 @@ def is_role(instance: str) -> bool:
 
 
 def base_role(instance: str) -> str:
-    """Return the role whose authority `instance` has: ``owner`` for ``owner_2``."""
+    """Return the role of the role instance `instance`, such as ``owner`` for ``owner_2``."""
     match = _INSTANCE.fullmatch(instance)
     return match["role"] if match else instance

@@ -72,11 +72,11 @@ class Offers(msgspec.Struct, frozen=True, omit_defaults=True):
 class FlowStarted(SideBody, frozen=True, omit_defaults=True):
     """A flow starts. `start` are the nodes that are started first; all paths are absolute.
 
-    `configuring` states how a role's configuration is chosen. ``given`` takes it from the role's
-    agent and files, ``ask`` asks a person before the role starts, ``auto`` lets a selector choose.
-    `skills_configuring` states how the role's skills are chosen, if that differs from
-    `configuring`. `feedback`, `initialization_mode` and the two version fields become the flow's
-    `FeedbackContext`.
+    `configuring` states how a role's configuration is chosen. ``given`` takes the configuration
+    from the role's agent and files, ``ask`` asks a person before the role starts, and ``auto`` lets
+    a selector choose. `skills_configuring` states how the role's skills are chosen, if that differs
+    from `configuring`. `feedback`, `initialization_mode` and the two version fields become the
+    flow's `FeedbackContext`.
     """
 
     kind: ClassVar[str] = "flow_started"
@@ -467,9 +467,9 @@ class DocumentBound(SideBody, frozen=True, omit_defaults=True):
     """The flow runs a workflow document, which defines the prompts and agents of the nodes.
 
     `workflow` has the fields of ``perdure.workflow.document``, without the document's metadata.
-    `passive` are the nodes without an agent: the flow's inputs and outputs. `inputs` are the inputs
-    given at the start of the flow. `context` are the values computed at this start. Templates can
-    refer to both. `agents` maps the agent names that the nodes use to snapshots of the agents.
+    `passive` are the nodes without an agent: the flow's inputs and outputs. `inputs` are given, and
+    `context` is computed, at the start of the flow; templates can refer to both. `agents` maps the
+    agent names that the nodes use to snapshots of the agents.
     """
 
     kind: ClassVar[str] = "flow_document"

@@ -119,7 +119,7 @@ def _read(seen: _Seen, entry: Entry, body: object) -> None:
 def _exchanges(seen: _Seen) -> tuple[Exchange, ...]:
     """Return the messages since the start of the node.
 
-    If the start is not in the history, all messages are returned.
+    If the history lacks the start of the node, all messages are returned.
     """
     if seen.has_node_of_import:
         return tuple(exchange for _, exchange in seen.history[seen.node_of_import :])

@@ -78,21 +78,21 @@ class HumanInput(ShortRepr, frozen=True, rename="camel"):
 
 
 class CommandGrant(ShortRepr, frozen=True, rename="camel"):
-    """An exact command that a role may run without asking a person."""
+    """An exact command that a role is allowed to run without asking a person."""
 
     command: str
     granted_at: str
 
 
 class ToolGrant(ShortRepr, frozen=True, rename="camel"):
-    """An MCP tool that a role may call without asking a person."""
+    """An MCP tool that a role is allowed to call without asking a person."""
 
     tool_name: str
     granted_at: str
 
 
 class CommandGrants(msgspec.Struct, frozen=True, rename="camel"):
-    """The commands that roles may run without asking a person.
+    """The commands that roles are allowed to run without asking a person.
 
     Shape: each key is the exact command.
     """
@@ -103,7 +103,7 @@ class CommandGrants(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ToolGrants(msgspec.Struct, frozen=True, rename="camel"):
-    """The MCP tools that roles may call without asking a person.
+    """The MCP tools that roles are allowed to call without asking a person.
 
     Shape: each key is the name of a tool.
     """
@@ -236,12 +236,13 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     """A `FlowRun`, and the additional state on which decisions depend.
 
     `start` are those first nodes of the flow that no claim has started yet. `sessions` maps a role
-    instance to the stream of its session. `repairs` maps a node to its newest repair request. The
-    request is removed when a turn of the node ends without a repair request, or when the node is
-    claimed with a person's reply. During the review, the keys of `repairs` are roles instead of
-    nodes. `digests` maps each `edge_key` to the hashes of the artifacts sent along that edge.
-    `improvement` is the order in which the roles review the flow. `stopping` are the nodes and
-    roles whose turn a person wants to stop. `document` is set if the flow runs a workflow document.
+    instance to the stream of its session. `repairs` maps a node to its newest repair request. A
+    repair request is removed when a turn of the node ends without a new repair request, or when the
+    node is claimed with a person's reply. During the review, the keys of `repairs` are roles
+    instead of nodes. `digests` maps each `edge_key` to the hashes of the artifacts sent along that
+    edge. `improvement` is the order in which the roles review the flow. `stopping` are the nodes
+    and roles whose turn a person wants to stop. `document` is set if the flow runs a workflow
+    document.
     """
 
     __repr__ = short_repr

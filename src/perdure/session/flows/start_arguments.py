@@ -24,7 +24,7 @@ def named_flow_id(text: str) -> StreamId:
 def role_ids_in(text: str) -> Iterator[tuple[StreamId, str]]:
     """Yield each pair of flow id and role for which a session could have the id `text`.
 
-    The session is the session of the role, or of a selector of the role.
+    A session with the id `text` can belong to the role or to a selector of the role.
     """
     whole = _SELECTOR_END.sub("", text)
     for match in re.finditer("(?=__)", whole):

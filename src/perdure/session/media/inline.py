@@ -55,7 +55,7 @@ class InlineMedia(msgspec.Struct, frozen=True):
 
     @property
     def handle(self) -> str:
-        """Return the content's name in a log: ``media://sha256-`` and 64 hexadecimal digits."""
+        """Return the content's name in a log, ``media://sha256-`` and 64 hexadecimal digits."""
         return SCHEME + blob_hash(self.content)
 
     def __repr__(self) -> str:

@@ -47,7 +47,7 @@ class Settled(msgspec.Struct, frozen=True):
 def settled_message(message: InFlightMessage) -> tuple[Message, tuple[bytes, ...]]:
     """Return `message` in the form that a log can store, and the contents of its media.
 
-    Raises: ValueError if it has more media than a message can contain.
+    Raises: ValueError if `message` has more media, or larger media, than a message can contain.
     """
     inline = [part for part in message.parts if isinstance(part, InlineMedia)]
     if len(inline) > MAX_PARTS:
@@ -82,8 +82,8 @@ def media_part(inline: InlineMedia) -> MediaPart:
 def settled_data(value: object, name: str = "data") -> Settled:
     """Return `value` (plain data of an extension) with a handle for each `InlineMedia` in it.
 
-    Errors name the place of a wrong value, such as ``data['key'][0]``. `name` is the name of
-    `value` in these errors.
+    Errors name the place of a wrong value, such as ``data['key'][0]``, in which `name` is the name
+    of `value`.
     Shape: the result contains `value` itself if `value` contains no `InlineMedia`.
     Raises: WrongArgument for values that JSON cannot represent, and for data that contains itself.
     Raises WrongArgument for bytes that are not an `InlineMedia` (raw bytes, or a ``data:``
@@ -235,7 +235,7 @@ def _is_base64(value: object) -> bool:
 
 
 def values_in(value: object) -> Iterator[object]:
-    """Yield the plain data `value` and all values in it, without recursion, in no set order."""
+    """Yield the plain data `value` and all values in it, without recursion, in any order."""
     waiting = [value]
     while waiting:
         each = waiting.pop()

@@ -55,7 +55,8 @@ class FactRemembered(SideBody, frozen=True, omit_defaults=True):
 
     `sources` are the entries that the fact comes from. `agent` is the agent that remembers the
     fact; None means any agent.
-    Units: `valid_from` and `valid_to` are Unix milliseconds. None means no limit.
+    Units: `valid_from` and `valid_to` are Unix milliseconds; None means that the fact has no start
+    or no end.
     """
 
     kind: ClassVar[str] = "fact_remembered"
@@ -106,7 +107,7 @@ class FactsReceived(SideBody, frozen=True):
     """The `count` entries before this one were read from a file.
 
     If `count` is 0, the entry only stores the idempotency key of a call that remembered a known
-    fact. `about` then refers to this fact.
+    fact, to which `about` refers.
     """
 
     kind: ClassVar[str] = "facts_received"

@@ -1,7 +1,7 @@
 """Find entries that wait for another entry of their stream, such as unanswered questions.
 
-Stores add each open entry to a list in the commit that appends the entry. The cost of finding all
-open entries of a namespace therefore depends only on their number.
+Stores add each open entry to a list in the commit that appends the entry. The time to find all open
+entries of a namespace therefore depends only on the number of open entries.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Rank matching entries with BM25 over the candidates of the search.
 
-Phrase rarity and relative entry length are computed from the candidates only. Every backend and
-every rebuilt index therefore gives the same scores. No score reveals the content of another
-namespace.
+Phrase rarity and relative entry length are computed from the candidates only, so every backend and
+every rebuilt index gives the same scores, and no score reveals the content of another namespace.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Join the words of a text into one string, in which counting phrases is faster than in a list.
 
 An index that stores the words of each text as one string ranks its matches without reading or
-decoding an entry. The counts always equal the counts of the module ``matches``.
+decoding an entry. The phrase counts of this module always equal the phrase counts of the module
+``matches``.
 """
 
 from __future__ import annotations

@@ -148,9 +148,9 @@ def _places(text: str, phrase: Phrase) -> Iterator[Span]:
 
 
 def _may_be_in(text: str, phrase: Phrase) -> bool:
-    """Return True if a word of `phrase` has the maximum length.
+    """Return True if a word of `phrase` is so long that it can be a piece of a longer word.
 
-    Such a word can be a piece of a longer word in `text`, which `_pattern` does not find.
+    `_pattern` does not find a piece of a longer word in `text`.
     """
     return len(text) > 0 and any(len(term) >= 64 for term in phrase.terms)
 

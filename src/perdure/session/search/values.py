@@ -28,10 +28,10 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The query and filters of a search.
 
     `text` is the query (see ``query.sought_in``). A match must pass all filters that are set. The
-    author of a match is one of `roles`. The log that contains the match is the log of one of
-    `sessions`. A match contains a call or a result of one of `tools`. The time of a match is at or
-    after `since` and before `until`. If `is_on_branch` is True, only entries on the current branch
-    of their session match; if it is False, only the other entries match.
+    author of a match is one of `roles`. Only the logs of `sessions` are searched. A match contains
+    a call or a result of one of `tools`. The time of a match is at or after `since` and before
+    `until`. If `is_on_branch` is True, only entries on the current branch of their session match;
+    if it is False, only the other entries match.
     Units: `since` and `until` are Unix milliseconds.
     """
 
@@ -49,9 +49,9 @@ class Hit(ShortRepr, frozen=True):
     """A matching entry.
 
     `stream` is the session whose log contains the entry, even if forks share the entry. `entry` is
-    None if the hit is the title given when the session was created. `about` is the entry to which
-    a label belongs. `is_on_branch` is True if the entry, or for a label the labelled entry, is on
-    the current branch of `stream`. A title is always on the branch.
+    None if the hit is the title given when the session was created. `about` is the entry to which a
+    label belongs. `is_on_branch` is True if the entry, or for a label the labelled entry, is on the
+    current branch of `stream`. If the hit is a title, `is_on_branch` is always True.
     Units: `at` is Unix milliseconds.
     Shape: a higher `score` is better; scores are comparable within one search only. `marks` are the
     matches in `snippet`. Each mark contains the index of the first character of a match, and the

@@ -1,7 +1,7 @@
 """Split text into searchable words and fold them.
 
 Every backend indexes and matches the words that this module makes; no other module splits or folds
-text. All backends therefore find the same entries. The rules:
+text. With the same words, all backends find the same entries. The rules:
 
 - A word is a sequence of letters, digits and their marks. Every other character separates words,
   ``_`` too. ``foo_bar`` and ``src/foo.py`` are therefore several words in a row, and a query of the
@@ -11,8 +11,8 @@ text. All backends therefore find the same entries. The rules:
   and among emoji, each character is one word, so a query finds it anywhere in a line.
 - A word has at most `LONGEST` characters; longer words are split into several words in a row.
 
-A change of this module changes the content of indexes. With each such change, raise `VERSION`, so
-that stores rebuild their indexes.
+If you change this module, the content of indexes changes, so raise `VERSION` to make stores rebuild
+their indexes.
 """
 
 from __future__ import annotations
@@ -238,8 +238,8 @@ def folded_runs(text: str) -> str:
     """Return the words of `text` that have non-ASCII characters, folded but not split.
 
     Shape: the words are in any order, each once. Every word of `terms` that has non-ASCII
-    characters is a substring of the result. This is also true if `text` is JSON, because the
-    escapes of JSON can only make a word longer.
+    characters is a substring of the result. If `text` is JSON, every non-ASCII word of the decoded
+    text is a substring, too, because the escapes of JSON can only make a word longer.
     """
     return " ".join(
         _folded_run(run) if len(run) <= LONGEST else _folded_pieces(run)
@@ -290,7 +290,7 @@ def _found_in(run: str) -> Iterator[Word]:
 
 
 def _fold(piece: str) -> str:
-    """Return `piece` folded; the result may be several words (``½`` is ``1`` and ``2``)."""
+    """Return `piece` folded; the result can be several words (``½`` is ``1`` and ``2``)."""
     if piece.isascii():
         return piece.lower()
     decomposed = unicodedata.normalize("NFKD", piece).casefold()
@@ -300,7 +300,7 @@ def _fold(piece: str) -> str:
 
 
 def _is_accent(character: str) -> bool:
-    """Return True for marks that are ignored: Latin accents, Hebrew and Arabic vowel points.
+    """Return True for the ignored marks, which are Latin accents, Hebrew and Arabic vowel points.
 
     Marks that make a different letter are not ignored: the Japanese voicing, the Indic nukta and
     virama, tones.

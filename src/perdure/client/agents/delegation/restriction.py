@@ -116,7 +116,7 @@ def missing_version(snapshot: Mapping[str, object], today: Agent, tools: ToolReg
     The text names the tools that the session cannot call any more. If both agents have the same id,
     the text also states whether the instructions or the model have changed. `tools` contains the
     tools of `today`.
-    Shape: "" if the only difference is tools that were added later.
+    Shape: the result is "" if the only difference is tools that were added later.
     """
     hashes = tool_hashes(snapshot)
     lost = [
@@ -163,7 +163,7 @@ def child_budget(own: Budget, parent: Budget, limit: int, spent: Spending) -> Bu
 
     `limit` is the current limit of the parent (0: no limit). The part of the budget that the child
     does not spend stays with the parent. If nothing of the parent's budget is left, the result is
-    None. A budget that only warns always leaves something.
+    None. If the parent's budget only warns, the result is never None.
     Units: micro-cents.
     """
     if not parent.max_cost_microcents:

@@ -68,7 +68,7 @@ def _faults_of(located: LocatedWorkflow, ref: str, error: ConfigError) -> Iterat
 def _wider(located: LocatedWorkflow, agents: Mapping[str, Agent]) -> Iterator[DocumentFault]:
     """Return an error for each tool that a node needs and that the node's agent lacks.
 
-    If the agent has MCP servers, names of MCP tools are not checked.
+    If a node's agent has MCP servers, the names of the node's MCP tools are not checked.
     """
     for node in located.workflow.nodes:
         if not isinstance(node, AgentNode) or node.agent_ref not in agents:

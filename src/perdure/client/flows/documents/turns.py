@@ -1,8 +1,8 @@
 """Run the agents of a document's flow; each conversation of the document has one session.
 
 The flow's log contains the definition of each agent. The program provides the functions of the
-agents' tools. The prompt of a node is computed from the log and files when its turn begins. The
-first commit of this turn stores the prompt in the node's session.
+agents' tools. The prompt of a node is computed from the log and files when the node's turn begins.
+The first commit of the turn stores the prompt in the node's session.
 """
 
 from __future__ import annotations

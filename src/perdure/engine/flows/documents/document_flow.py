@@ -2,9 +2,9 @@
 
 Consecutive nodes of the same agent share one conversation in one session. A node continues a
 conversation under three conditions: it has only one agent node as a predecessor, this predecessor
-has the same agent, and the predecessor has no other agent node as a successor. So the nodes of an
-exported session become one conversation again. Branches of a document run in parallel, in separate
-conversations.
+has the same agent, and the predecessor has no other agent node as a successor. Under these
+conditions, the nodes of an exported session become one conversation again. Branches of a document
+run in parallel, in separate conversations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Read the graph that a flow's files define now, and check whether the flow can use it.
 
-People and agents may edit the record's ``workflow.yaml`` while the flow runs. An edit of a workflow
-file applies as soon as the flow reads the file. If an edit is invalid, the flow continues with its
-current graph.
+People and agents are allowed to edit the record's ``workflow.yaml`` while the flow runs. An edit of
+a workflow file applies as soon as the flow reads the file. If an edit is invalid, the flow
+continues with its current graph.
 """
 
 from __future__ import annotations

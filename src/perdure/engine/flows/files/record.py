@@ -1,7 +1,7 @@
 """Read the artifacts of roles from the record folder of a flow, and nothing outside of it.
 
 An agent names files in the record folder. A path is relative to the record folder or to the
-workspace. In an imported flow, a path may begin with the former path of the record folder. The
+workspace. In an imported flow, a path can begin with the former path of the record folder. The
 resolved path is checked, so a link that leads out of the folder is rejected.
 """
 

@@ -55,7 +55,7 @@ class SkillShelf:
     def skill(self, name: str, place: str = "") -> Skill:
         """Return the skill called `name`; `place` is the file that lists it, for error messages.
 
-        Raises: ConfigError if there is no such skill, or if it is invalid.
+        Raises: ConfigError if the skill does not exist or is invalid.
         """
         known = self.names()
         if name not in known:

@@ -44,7 +44,7 @@ def apply_answer(
 ) -> SideBody:
     """Return the entry that records `answer` as the answer to the wait with the id `question`.
 
-    Raises: FlowRefusal if no wait has this id; InvalidEntry if the answer is not valid.
+    Raises: FlowRefusal if no wait has the id `question`; InvalidEntry if the answer is not valid.
     """
     waiting = next((each for each in waits_in(state) if each.question == question), None)
     if waiting is None:
@@ -83,7 +83,7 @@ def _apply_approval(
 def configure_role(
     state: FlowState, waiting: FlowWait, answer: str, by: str
 ) -> kinds.RoleConfigured:
-    """Parse an answer that configures a role: ``default``, or ``model=…`` and ``skills=a,b``.
+    """Parse an answer that configures a role, such as ``default`` or ``model=… skills=a,b``.
 
     Raises: InvalidEntry if a value is not offered.
     """
@@ -118,7 +118,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def choice_in(words: str) -> Choice:
-    """Parse a choice: ``default``, ``model=NAME``, ``skills=A,B``, or a model and skills.
+    """Parse a choice: ``default``, or ``model=NAME`` or ``skills=A,B`` or both.
 
     ``skills=none`` chooses no skills.
     Raises: InvalidEntry if `words` have another form.

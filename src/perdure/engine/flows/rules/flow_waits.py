@@ -58,8 +58,8 @@ def waits_in(state: FlowState, lost: Collection[str] = ()) -> tuple[FlowWait, ..
     """Return all waits, except questions of the roles' own sessions.
 
     If the role of a wait is in `lost`, the wait is omitted, because the role could not continue
-    after a reply. The approval of a handoff is not omitted, because the handoff needs no further
-    work of the role.
+    after a reply. A wait for the approval of a handoff is always returned, because an approved
+    handoff needs no further work of the role.
     """
     return tuple(
         each for each in _waits(state) if each.role not in lost or each.topic == "handoff-approval"

@@ -20,7 +20,7 @@ NextStep = Literal["wait", "ask_for_feedback", "complete"]
 class RoleWork(msgspec.Struct, frozen=True):
     """A role that can review the flow now.
 
-    `findings` are the paths of the findings that it reads, in order.
+    `findings` are the paths of the findings that the role reads, in order.
     """
 
     role: str
@@ -29,7 +29,7 @@ class RoleWork(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> str:
-        """The role, which identifies this work in a wait for a person."""
+        """The role, which is the target of a wait for a person during this review."""
         return self.role
 
 

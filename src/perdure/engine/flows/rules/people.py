@@ -1,8 +1,8 @@
 """Decisions of people in a flow: replies, approvals, consents, and how the roles review the flow.
 
 Each function returns the effect of the decision, or rejects the decision if the flow does not wait
-for it. For every attempt to append, the function is called again with the newest state. So a late
-reply is rejected and never answers another question.
+for it. For every attempt to append, the function is called again with the newest state, so it
+rejects a late reply, and the reply never answers another question.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _WOKEN_BY_HANDOFF = "prompt-human"
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A node whose work a turn can begin. ``NodeClaimed`` describes the fields."""
+    """A node whose work a turn can begin. The class ``NodeClaimed`` documents the fields."""
 
     node: FlowNode
     cause: ClaimCause
@@ -29,7 +29,7 @@ class Work(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> str:
-        """The node, which identifies this work in a wait for a person."""
+        """The node, which is the target of a wait for a person during this work."""
         return self.node.id
 
     @property
@@ -100,7 +100,7 @@ def _answered_work(state: FlowState) -> Iterator[Work]:
 def is_configured(state: FlowState, waiting: AwaitingHuman) -> bool:
     """Return whether the model and the skills of a waiting role are chosen already.
 
-    If both are chosen, the role waits only for a process that continues the role.
+    If the model and the skills are chosen, the role waits only for a process that continues it.
     """
     return waiting.reason == "role-configuration" and waiting.role in state.roles
 
@@ -158,7 +158,7 @@ def _free(state: FlowState, nodes: Iterable[FlowNode]) -> Iterator[FlowNode]:
 
 
 def is_more_to_come(state: FlowState, id: str) -> bool:
-    """Return whether node `id` has an unread handoff, or may still receive one."""
+    """Return whether node `id` has an unread handoff, or can still receive one."""
     return id in state.run.received or not state.run.completed.has_all(state.graph.keys_to(id))
 
 
@@ -173,10 +173,11 @@ def _is_joining(state: FlowState, node: FlowNode) -> bool:
 
 
 def deliverable(state: FlowState, id: str) -> tuple[str, ...]:
-    """Return the keys of the handoffs that are ready for node `id` and may be delivered.
+    """Return the keys of the handoffs that are ready for node `id` and can be delivered.
 
     If the node handed work back to a predecessor, the predecessor withdraws its own handoffs as
-    soon as it receives this work. Until then, these handoffs are excluded.
+    soon as it receives the work. Until the predecessor withdraws its handoffs, the result excludes
+    them.
     """
     receiving = state.run.receiving_handoff
     keys: list[str] = []

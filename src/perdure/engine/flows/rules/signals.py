@@ -1,6 +1,6 @@
-"""The signal of an agent at the end of its turn: YAML in a fenced block tagged ``handoff``.
+"""Parse the signal at the end of a turn, which is YAML in a fenced block tagged ``handoff``.
 
-Only the last block tagged ``handoff`` is used, because an agent may quote an example of the block
+Only the last block tagged ``handoff`` is used, because an agent can quote an example of the block
 before the real one. An invalid block is a `Fault` whose message tells the agent how to correct it.
 """
 
@@ -104,8 +104,8 @@ def signal_in(text: str) -> Signal | Fault:
 def _last_block(text: str) -> str | None:
     """Return the lines of the last block that is opened and closed; None if there is none.
 
-    The cost is proportional to the length of `text`, because `_longest_closings` finds in advance
-    which blocks are closed.
+    The running time is proportional to the length of `text`, because `_longest_closings` finds in
+    advance which blocks are closed.
     """
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     longest = _longest_closings(lines)

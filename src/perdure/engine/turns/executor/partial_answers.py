@@ -1,9 +1,9 @@
 """Store the received part of an answer in the background, without delaying the stream.
 
-Received text is stored after `EVERY_S`, even if no more text arrives. After many bytes
-(`EVERY_BYTES` for a short answer), it is stored earlier. An answer that is complete before its
-first save is never stored in part. Only one save runs at a time. A save writes everything that was
-received before the save began. So if the store is slow, there are fewer saves.
+Received text is stored after `EVERY_S`, even if no more text arrives. If many bytes (`EVERY_BYTES`
+for a short answer) arrive, the text is stored earlier. An answer that is complete before its first
+save is never stored in part. Only one save runs at a time. A save writes everything that was
+received before the save began, so a slow store only reduces the number of saves.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from perdure.session.messages import Message, Part, TextPart, user
 def room_for(
     conversation: Conversation, model: str, max_tokens: int | None, around: int, scale: float
 ) -> int | None:
-    """Return the tokens that recalled texts may use; None if no limit is known.
+    """Return how many tokens recalled texts are allowed to use; None if no limit is known.
 
     Units: `around` is the number of tokens of instructions and tools.
     Raises: ContextOverflow if instructions, tools and the user's newest message alone exceed

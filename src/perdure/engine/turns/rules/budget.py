@@ -28,7 +28,7 @@ SummaryOutcome = inputs.Summarised | inputs.NothingToSummarise | inputs.CallFail
 
 
 class Overrun(msgspec.Struct, frozen=True):
-    """A model call that may exceed the limit.
+    """A model call that could exceed the limit of the budget.
 
     Units: the amounts are micro-cents; `estimate` is None if the cost is unknown.
     """
@@ -43,7 +43,7 @@ def overrun_of(
     spent: Spending,
     granted_microcents: int | None = None,
 ) -> Overrun | None:
-    """Return how the call `called` may exceed the budget; None if it stays within the budget."""
+    """Return how the call `called` could exceed the budget; None if it cannot exceed the budget."""
     if not config.budget.max_cost_microcents:
         return None
     limit = max(config.budget.max_cost_microcents, granted_microcents or 0)
@@ -60,8 +60,8 @@ def _summary_usage(called: ModelCalled, config: TurnConfig) -> Usage:
     """Return the maximum usage of the summary call `called`, even if it is written in parts.
 
     Each part except the first also quotes the summary of the earlier parts. If the provider's
-    window is smaller than expected, the summary can need more. Therefore `require_affordable` stops
-    a summary that becomes too expensive.
+    window is smaller than expected, the summary can use more than this maximum;
+    `require_affordable` stops a summary that becomes too expensive.
     """
     tokens, window, calls = called.tokens_estimated or 0, config.window_tokens, 1
     is_of_branch = called.call == 0 and called.reason is None  # always one request
@@ -100,7 +100,7 @@ def require_affordable(
 
 
 def intend(scribe: Scribe, called: ModelCalled, config: TurnConfig) -> None:
-    """Write the intent of a model call; if the call may exceed the budget, apply ``on_exceed``."""
+    """Write the intent of a model call; apply ``on_exceed`` if the call could exceed the budget."""
     state = scribe.state
     overrun = overrun_of(called, config, state.spent, state.limit_microcents)
     is_known = overrun is not None and overrun.estimate is not None

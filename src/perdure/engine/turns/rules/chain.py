@@ -1,10 +1,9 @@
 """Select the model for the next attempt: the same model, another model of the chain, or none.
 
-The choice of the next model depends on the class of the error, never on its text. If a call
-fails after a part of the answer has arrived, the turn ends. If the agent sets ``restart_on_cut``,
-the answer is requested again instead. A provider that limits the rate is paused for a while. Models
-of paused providers, and models whose window is too small for the context, are skipped without an
-attempt.
+The choice of the next model depends on the class of the error, never on its text. If a call fails
+after a part of the answer has arrived, the turn ends, or, if the agent sets ``restart_on_cut``, the
+answer is requested again. A provider that limits the rate is paused for a while. Models of paused
+providers, and models whose window is too small for the context, are skipped without an attempt.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ def call_failed(scribe: Scribe, happened: inputs.CallFailed, config: TurnConfig)
 def _end_or_go_without(
     scribe: Scribe, call: OpenCall, error: ModelError, config: TurnConfig
 ) -> None:
-    """End the turn, because the last attempt failed.
+    """End the turn, because the last attempt of the model call `call` failed.
 
     If the call was for a summary, the turn continues without a summary.
     """

@@ -43,7 +43,7 @@ def is_user_message(queued: Queued) -> bool:
 
 
 class Unexamined(Exception):
-    """Raised if facts that the decision about `call` may need were not read before the step."""
+    """Raised if the decision about `call` could need facts that were not read before the step."""
 
     def __init__(self, call: ToolCallPart, place: int) -> None:
         super().__init__(call.id)
@@ -131,7 +131,7 @@ class Scribe:
 def _sign(body: SideBody, state: TurnState) -> SideBody:
     """Return `body` with its agent, model or attempt filled in.
 
-    A reader then understands the entry without reading earlier entries.
+    A reader can understand the returned body without reading earlier entries.
     """
     replace = msgspec.structs.replace
     match body:

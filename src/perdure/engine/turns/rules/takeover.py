@@ -1,9 +1,9 @@
 """Rules for taking over the turn of another process, and for a person's answers.
 
-An effect is lost if its intent has no outcome in the log. A lost effect may already have happened,
-so a rule decides what happens now: for a model call the turn's ``on_interrupt``, and for a tool run
-the tool's ``on_unknown``. A tool run is also lost if its connection broke, although no process
-died.
+An effect is lost if its intent has no outcome in the log. It is unknown whether a lost effect
+happened, so a rule decides what happens now: for a model call the turn's ``on_interrupt``, and for
+a tool run the tool's ``on_unknown``. A tool run is also lost if its connection broke, although no
+process died.
 """
 
 from __future__ import annotations

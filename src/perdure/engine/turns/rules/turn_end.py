@@ -79,7 +79,7 @@ def settle_open(scribe: Scribe, text: str) -> None:
 def interrupted_by(partial: Message) -> Interrupted:
     """Return the body for `partial`, without the tool calls that contain bytes.
 
-    The omitted calls never ran.
+    The tool calls of a partial answer never ran, so omitting them loses no result.
     """
     parts = tuple(
         part
@@ -93,7 +93,8 @@ def interrupted_by(partial: Message) -> Interrupted:
 def duration_ms(scribe: Scribe, open_tool: OpenTool) -> int:
     """Return the time from the start of `open_tool` until now.
 
-    If the end of the tool run is unknown, this time is recorded as its duration.
+    If the end of a tool run is unknown, the log records the result of this function as the duration
+    of the run.
     """
     return max(0, scribe.at - open_tool.started.called_at)
 

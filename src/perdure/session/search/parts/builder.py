@@ -85,8 +85,8 @@ def _numbers_by_key(keys: Sequence[Collection[str]]) -> dict[str, list[int]]:
 def _repeated(steps: Sequence[int]) -> list[tuple[int, int]]:
     """Return the index and the frequency of each number that occurs more than once.
 
-    The index is the index among the distinct numbers. `steps` are the differences between
-    consecutive numbers. If a difference is 0, the previous number occurs again.
+    The index of a number is its position among the distinct numbers. `steps` are the differences
+    between consecutive numbers. If a difference is 0, the previous number occurs again.
     """
     found: list[tuple[int, int]] = []
     zeros = compress(count(), map(not_, steps))

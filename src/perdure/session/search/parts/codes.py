@@ -1,11 +1,12 @@
 """Encode the words of a text as a short byte string in which `re` can count phrases.
 
-A code is one byte below 192, followed by as many bytes of 192 or more as needed. The codes of a
-text therefore need no separators. A code that is followed by a byte of 192 or more is only the
-beginning of another code. The 192 most frequent words of a part have codes of one byte. The next
-12,288 words have codes of two bytes. All other words have codes of three or four bytes. Codes of
-equal length have the same order as their words. The codes of words with a common prefix are
-therefore in a few ranges (`Range`), and one pattern can match all these ranges.
+A code is one byte below 192, followed by as many bytes of 192 or more as needed. A code therefore
+ends where the next byte below 192 begins, and needs no separator. A code that is followed by a byte
+of 192 or more is only the beginning of another code. The 192 most frequent words of a part have
+codes of one byte. The next 12,288 words have codes of two bytes. All other words have codes of
+three or four bytes. Codes of equal length have the same order as their words. The codes of words
+with a common prefix are therefore in a few ranges (`Range`), and one pattern can match all these
+ranges.
 """
 
 from __future__ import annotations

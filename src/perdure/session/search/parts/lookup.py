@@ -110,8 +110,8 @@ class PartLookup:
     def read(self, blocks: Iterable[Block], first_at: int, behind_at: int) -> None:
         """Add the matches among the requested texts to the candidates.
 
-        `blocks` may lack some of these texts. A text is skipped if its time is before `first_at`,
-        or at or after `behind_at`.
+        `blocks` can lack some of the requested texts. A text is skipped if its time is before
+        `first_at`, or at or after `behind_at`.
         """
         lowest: dict[int, Block] = {}
         for block in blocks:

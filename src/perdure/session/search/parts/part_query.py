@@ -1,8 +1,8 @@
 """Query an index part: compute the keys to look up, and the texts that may match.
 
 The query misses no match, but a phrase of several words can select texts that do not match. The
-codes of the selected texts are therefore checked. A block without the codes of a phrase is skipped,
-and each text in the remaining blocks is tested (`PartAnswer.counts`).
+search therefore checks the codes of each selected text: it skips the blocks without the codes of a
+phrase, and tests each text in the remaining blocks (`PartAnswer.counts`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class PartAnswer:
     def stretch(self) -> bytes:
         """Return the codes of the longest phrase that has no alternative (``OR``) in the query.
 
-        Each block with a match contains these codes.
+        Each block with a match contains the returned codes.
         """
         phrases = [clause[0] for clause in self._asked.sought.clauses if len(clause) == 1]
         found = [self._counters[each].stretch for each in phrases if len(each.terms) > 1]

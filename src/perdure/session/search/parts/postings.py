@@ -3,9 +3,10 @@
 As an integer, a set has the bit i equal to 1 if it contains the text with the number i. The bytes
 of a set have one of three forms. The first form is the integer itself, used if no other form is
 shorter. The second form has two bytes for each step from one number to the next, so its length is
-even. The third form has one byte for each step. A byte is added if the length would be even, so the
-length is always odd. A byte of 255 means that the step continues in the next byte. Steps repeat
-more often than numbers, so a page with steps compresses better.
+even. The third form has one byte for each step from one number to the next. If the length of the
+third form would be even, a byte is added, so the length is always odd. In the third form, a byte of
+255 means that the step continues in the next byte. Steps repeat more often than numbers, so a page
+with steps compresses better.
 """
 
 from __future__ import annotations
