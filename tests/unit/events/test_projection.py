@@ -418,6 +418,13 @@ def test_call_event_has_agent_and_model() -> None:
     assert result["isError"] is False
 
 
+def test_summary_of_a_tool_result_shows_no_part_of_a_secret_at_its_end() -> None:
+    key = "sk-ant-api03-" + "Ab1" * 30
+    finished = ledger.ToolFinished("t", "find", "ok", succeeded=True, summary="x" * 484 + f" {key}")
+    ((_, result),) = told(finished)
+    assert "sk-ant" not in str(result["outputSummary"])
+
+
 @pytest.mark.parametrize(
     ("reason", "told_as"),
     [("manual", "manual"), ("threshold", "auto-threshold"), ("overflow", "auto-overflow")],

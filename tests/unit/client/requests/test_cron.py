@@ -46,6 +46,12 @@ def test_scheduled_time_occurs_once_when_clocks_change() -> None:
     assert autumn == ["2026-10-25T00:30", "2026-10-26T01:30"]  # 02:30 happens twice: the first
 
 
+def test_scheduled_time_moved_past_midnight_is_found_on_the_next_day() -> None:
+    # The clock of Pyongyang skipped from 23:30 to midnight, so 23:45 was 00:15 of the next day.
+    after_midnight = "2018-05-04T15:05"
+    assert times("45 23 * * *", after_midnight, 1, "Asia/Pyongyang") == ["2018-05-04T15:15"]
+
+
 def test_next_time_of_a_schedule_is_after_the_given_time() -> None:
     at = ms_of(datetime(2026, 1, 1, 9, tzinfo=UTC))
     recurring = Recurring("0 9 * * *", "go")

@@ -15,6 +15,7 @@ from perdure.session.codec import new_side
 from perdure.session.ids import StreamId
 from perdure.session.info import StreamHeader
 from perdure.session.notes import Label
+from perdure.stores.access.cancellation import finished
 from perdure.stores.access.lease_term import LONGEST_LEASE_MS
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Capabilities, Commit, CommitResult, Lease, Write
@@ -209,6 +210,36 @@ async def test_lease_is_not_renewed_during_last_commit() -> None:
         await leadership.commit(note("last"), is_last=True)
         assert await is_free(mine)
     assert first.epoch == 1
+
+
+async def test_lease_is_released_after_the_renewal_that_is_under_way() -> None:
+    mine = await claim()
+    clock = mine.clock
+    assert isinstance(clock, ManualClock)
+    real, begun, ended = mine.store.renew_lease, asyncio.Event(), asyncio.Event()
+
+    async def write(lease: Lease, ttl_ms: int) -> Lease:
+        begun.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        renewed = await real(lease, ttl_ms)
+        ended.set()
+        return renewed
+
+    async def slow(lease: Lease, ttl_ms: int) -> Lease:
+        return await finished(write(lease, ttl_ms))  # a store ends what it has begun
+
+    setattr(mine.store, "renew_lease", slow)  # noqa: B010 - a slow disk is not a state
+    async with leading(mine):
+
+        async def is_asleep() -> bool:
+            return bool(clock.sleepers)
+
+        await until(is_asleep)
+        clock.advance(10.1)
+        await begun.wait()
+    await ended.wait()
+    assert await is_free(mine)
 
 
 async def test_same_session_in_two_stores_has_separate_leases() -> None:

@@ -58,6 +58,16 @@ def test_child_gets_only_credentials_that_the_parent_also_has() -> None:
     assert within(with_secret("A"), with_secret("B")).credentials == {}
 
 
+def test_child_searches_the_local_network_only_if_the_parent_may() -> None:
+    open_, closed = (
+        Permissions(search_endpoint="https://s.example.org", is_search_local=is_local)
+        for is_local in (True, False)
+    )
+    assert within(open_, open_).is_search_local
+    assert not within(open_, closed).is_search_local
+    assert not within(closed, open_).is_search_local
+
+
 @given(
     st.integers(0, 100),
     st.integers(0, 100),

@@ -171,6 +171,15 @@ def test_replies_are_delivered_to_roles_during_the_role_reviews() -> None:
     assert reply(log.state, "go", "me") == HumanReplied("o", "go", "me")
 
 
+def test_reply_to_a_lost_role_is_rejected_during_the_role_reviews() -> None:
+    log = closed()
+    log.add(choose_improvement(log.state, "parallel", "me"), ImprovementClaimed("o", FLOW))
+    log.add(ImprovementParked("o", "prompt-human"))
+    for target in (None, "o"):
+        with pytest.raises(FlowRefusal, match="its session was erased"):
+            reply(log.state, "go", "me", target, {"o": "its session was erased"})
+
+
 def test_empty_reply_is_rejected() -> None:
     with pytest.raises(FlowRefusal, match="there is nothing to say"):
         reply(two_waiting().state, " ", "me", "a")

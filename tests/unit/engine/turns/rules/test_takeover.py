@@ -11,11 +11,11 @@ from perdure.engine.turns import inputs
 from perdure.engine.turns.config import TurnConfig
 from perdure.engine.turns.effects import AwaitAnswer, CallModel, RunTool, effect_of
 from perdure.engine.turns.state import Phase
-from perdure.errors import ModelUnavailable
+from perdure.errors import ApprovalStale, ModelUnavailable
 from perdure.session.ledger import InterruptPolicy, ModelCalled, ToolFinished, ToolStarted
-from perdure.session.messages import assistant, tool_call
+from perdure.session.messages import ToolCallPart, assistant, tool_call
 from perdure.session.notes import Answer, Question
-from perdure.tools.approval import Judge
+from perdure.tools.approval import Bound, Judge, Ruling
 from tests.fakes.turn_log import CONFIG, Course
 
 CUT = inputs.Lost(has_begun=True, partial=assistant("So far, so"))
@@ -235,3 +235,30 @@ def test_interrupted_tool_is_repeated_only_if_still_permitted(decision: str, kin
     course.happens(inputs.Lost())
     assert kind in course.log.kinds[-4:]
     assert len(course.log.bodies(ToolStarted)) == before + (decision == "run")
+
+
+def test_call_changed_back_after_approval_is_asked_about_despite_earlier_grant() -> None:
+    content = "first"
+
+    def judge(_: ToolCallPart, granted: frozenset[str], __: Bound | None) -> Ruling:
+        grant = f"write {content}"
+        decision = "run" if grant in granted else "ask"
+        return Ruling(decision, "may it?", grant=grant, bound=Bound({"content": content}))
+
+    def answer(choice: str) -> None:
+        asked = course.state.question
+        assert asked is not None
+        course.others_append(Answer(choice, "somebody"), asked.id)
+        course.happens(inputs.Woken())
+
+    course = Course(msgspec.structs.replace(CONFIG, judge=judge))
+    course.happens(inputs.Answered(assistant(tool_call("c1", "ask"), tool_call("c2", "ask"))))
+    answer("always")
+    content = "second"
+    course.happens(inputs.ToolReturned("done"))
+    answer("allow")
+    content = "first"
+    refused = inputs.ToolReturned("", "refused", "changed", ApprovalStale.code)
+    course.happens(refused)
+    assert course.log.kinds[-1] == "question"
+    assert len(course.log.bodies(ToolStarted)) == 2
