@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ class Steps:
     """A plan for `planned`: the content of `file` before each operation, and the synced files.
 
     `synced` has the inode and size of each file that was synced while `file` still had its
-    first content.
+    first content. `synced_after` has the inode of each folder that was synced after that.
     """
 
     def __init__(self, file: Path) -> None:
@@ -38,13 +39,18 @@ class Steps:
         self._old = self._content()
         self.contents: set[bytes | None] = set()
         self.synced: set[tuple[int, int]] = set()
+        self.synced_after: set[int] = set()
 
     def __call__(self, operation: Operation, args: tuple[Any, ...]) -> None:
         content = self._content()
         self.contents.add(content)
-        if operation == "fsync" and content == self._old:
-            status = os.fstat(args[0])
+        if operation != "fsync":
+            return
+        status = os.fstat(args[0])
+        if content == self._old:
             self.synced.add((status.st_ino, status.st_size))
+        elif stat.S_ISDIR(status.st_mode):
+            self.synced_after.add(status.st_ino)
 
     def _content(self) -> bytes | None:
         return self._file.read_bytes() if self._file.exists() else None
@@ -100,6 +106,8 @@ def unsent(folder: Path, text: str) -> None:
 
 SYNCED: tuple[Write, ...] = (lease, private, key, database, edited)
 UNSYNCED: tuple[Write, ...] = (feed, flow_file, unsent)
+WITH_FOLDER: tuple[Write, ...] = (lease, private, database, edited)
+"""The writes that promise that the file is on the disk under its name."""
 
 
 def file_below(folder: Path) -> Path:
@@ -122,6 +130,7 @@ def test_replaced_file_is_whole_at_each_step(tmp_path: Path) -> None:
             assert old in steps.contents
             assert status.st_ino != inode
             assert write in UNSYNCED or (status.st_ino, status.st_size) in steps.synced
+            assert write not in WITH_FOLDER or file.parent.stat().st_ino in steps.synced_after
 
 
 def session_file(folder: Path, text: str) -> None:
@@ -151,6 +160,19 @@ def test_created_file_appears_with_synced_content(tmp_path: Path) -> None:
             status = file.stat()
             assert steps.contents <= {None, b"text"}
             assert (status.st_ino, status.st_size) in steps.synced
+            assert file.parent.stat().st_ino in steps.synced_after
+
+
+def test_new_folder_of_side_files_is_synced_with_its_first_file(tmp_path: Path) -> None:
+    folder = sessions(tmp_path)
+    kept = folder.inner / "limits" / "file"
+    assert not kept.parent.exists()
+    synced: set[int] = set()
+    with planned(
+        lambda name, args: synced.add(os.fstat(args[0]).st_ino) if name == "fsync" else None
+    ):
+        folder.put(kept, b"text", is_synced=True)
+    assert {folder.inner.stat().st_ino, kept.parent.stat().st_ino} <= synced
 
 
 async def test_backup_appears_with_synced_files(tmp_path: Path) -> None:

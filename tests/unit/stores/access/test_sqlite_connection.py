@@ -1,4 +1,4 @@
-"""Transactions of an SQLite connection."""
+"""Transactions and defenses of an SQLite connection."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import cast
 import apsw
 import pytest
 
-from perdure.stores.access.sqlite_connection import Connection, SqlRows, transaction
+from perdure.stores.access.sqlite_connection import Connection, SqlRows, harden, transaction
 
 
 @pytest.fixture
@@ -41,3 +41,16 @@ def test_transaction_with_an_error_is_rolled_back(db: Connection, *, is_kept: bo
     with pytest.raises(KeyError), transaction(db, is_kept=is_kept):
         add_and_fail(db, "b")
     assert list(SqlRows(db).rows("SELECT text FROM word")) == [("a",)] * is_kept
+
+
+def test_hardened_connection_runs_no_function_named_in_the_schema_of_a_file() -> None:
+    plain = apsw.Connection(":memory:")
+    plain.create_scalar_function("act", lambda: 1)
+    plain.execute("CREATE TABLE word (text); CREATE TABLE other (text)")
+    plain.execute(
+        "CREATE TRIGGER t AFTER INSERT ON word BEGIN INSERT INTO other VALUES (act()); END"
+    )
+    db = cast("Connection", plain)
+    harden(db)
+    with pytest.raises(apsw.SQLError, match="unsafe use of act"):
+        db.execute("INSERT INTO word VALUES ('a')")
