@@ -18,10 +18,12 @@ from perdure.client.agents.turn import Turn
 from perdure.errors import ConfigError, McpUnavailable
 from perdure.events.types import Event
 from perdure.models.scenario import CallTools, Reply, ScriptedCall
+from perdure.secrets.vault import Vault
 from perdure.session.codec import body_of
 from perdure.session.ledger import ToolFinished, ToolStarted, UnknownPolicy
 from perdure.session.messages import ToolResultPart
 from perdure.session.notes import Question, SessionStarted
+from perdure.tools.mcp.connection import Connection
 from perdure.tools.mcp.servers import McpServer
 from perdure.tools.permissions import ApprovalMode, Permissions
 from tests.fakes.chats import MODEL, Stage, says
@@ -219,6 +221,22 @@ async def test_unknown_server_name_is_an_error_with_the_known_names(deeds: Path)
     async with Runtime(stage.store, [me], models=stage.models, mcp_servers=[local(deeds)]) as here:
         with pytest.raises(ConfigError, match="no MCP server 'git' here; there are: fake"):
             await here.start(me)
+
+
+async def test_error_with_the_output_of_a_server_shows_no_part_of_a_secret(tmp_path: Path) -> None:
+    secret = "orchid-4711-harbour"
+    code = "import os, sys; sys.exit(os.environ['TOKEN'] + ' word' * 98)"
+    server = McpServer(
+        name="fake",
+        command=sys.executable,
+        args=("-S", "-c", code),
+        env={"TOKEN": "{{secrets.shop}}"},
+    )
+    connection = Connection(server, Vault({"PERDURE_SECRET_SHOP": secret}), tmp_path)
+    with pytest.raises(McpUnavailable) as raised:
+        await connection.tools()
+    assert " word" * 98 in str(raised.value)
+    assert "harbour" not in str(raised.value)
 
 
 @pytest.mark.all_only

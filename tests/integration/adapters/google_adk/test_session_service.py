@@ -27,6 +27,8 @@ from google.genai import types
 import perdure
 from perdure.adapters.google_adk import PerdureSessionService, stored_sessions
 from perdure.adapters.google_adk.markers import ATTRIBUTE
+from perdure.adapters.google_adk.scoped_state import ScopedState
+from perdure.adapters.google_adk.state import SNAPSHOT_AFTER
 from perdure.errors import EntryNotFound, FormatError, WrongArgument
 
 APP: dict[str, Any] = {"app_name": "app", "user_id": "ana"}
@@ -150,6 +152,23 @@ async def test_state_after_many_changes_is_read_from_snapshots(store_address: st
         assert await again(PerdureSessionService(store), session) == session
         notes = [note async for note in (await store.open(f"adk:app:ana:{session.id}")).notes()]
         assert len(notes) == 2
+
+
+async def test_change_during_a_snapshot_of_shared_state_is_kept() -> None:
+    class Late(ScopedState):
+        """Reads the state, and only then does a rival change it."""
+
+        async def _refold(self, session: perdure.Session) -> None:
+            await super()._refold(session)
+            await store.commit([await rival.write({"late": True})])
+
+    async with perdure.open("memory:") as store:
+        rival, late = (made(store, "adk-app:app", {}, None) for made in (ScopedState, Late))
+        for number in range(SNAPSHOT_AFTER):
+            await store.commit([await rival.write({"n": number})])
+        await late.snapshot()
+        state = await ScopedState(store, "adk-app:app", {}, None).values()
+        assert state == {"n": SNAPSHOT_AFTER - 1, "late": True}
 
 
 async def test_invalid_state_notes_of_other_programs_are_reported_and_ignored(

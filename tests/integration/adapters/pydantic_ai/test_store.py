@@ -139,7 +139,8 @@ async def test_branches_forks_and_deletion_work_as_documented(store: perdure.Sto
     await conversations.delete("c")
     await saved(conversations, "c", turn("5", "five"))
     assert [r.conversation_id for r in await conversations.list_conversations()] == ["c"]
-    assert await conversations.list_conversations(scope="bob") == []
+    for scope in ("bob", ""):
+        assert await conversations.list_conversations(scope=scope) == []
 
 
 async def test_save_of_a_conversation_that_changed_meanwhile_raises_conflict(

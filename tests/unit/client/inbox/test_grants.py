@@ -11,7 +11,11 @@ from perdure.client.flows.flow import Flow
 from perdure.client.reads import OpenQuestion
 from perdure.errors import AlreadyAnswered
 from perdure.models.scenario import CallTools, Reply, ScriptedCall, When
+from perdure.session.codec import body_of
+from perdure.session.entries import Entry
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
+from perdure.session.ids import StreamId
+from perdure.session.notes import Answer
 from perdure.tools.permissions import Permissions
 from tests.fakes.chats import until
 from tests.fakes.flow_stage import FlowStage, ends, hands
@@ -124,3 +128,23 @@ async def test_change_to_full_access_answers_open_questions(
     run = await task
     assert (await flow.state()).run == run
     assert await stage.store.questions() != []  # how to look back
+
+
+async def test_answer_given_during_a_change_of_consent_is_the_only_answer(tmp_path: Path) -> None:
+    stage = writing(tmp_path)
+    flow, task = await running(stage, SPLIT, *ROLES)
+    (first,) = await asked(stage, 1)
+    real = stage.memory.open_questions
+
+    async def read(stream: StreamId) -> list[Entry]:
+        found = await real(stream)
+        setattr(stage.memory, "open_questions", real)  # noqa: B010 - only the first read
+        await stage.store.answer(first.id, "deny", by="bob")
+        return found
+
+    setattr(stage.memory, "open_questions", read)  # noqa: B010 - a person at the same moment
+    await flow.consent("full-access", by="ana")
+    await task
+    notes = await stage.memory.notes(StreamId("f__owner"), (Answer.kind,))
+    answers = [body for note in notes if isinstance(body := body_of(note), Answer)]
+    assert [(answer.choice, answer.by) for answer in answers] == [("deny", "bob")]
