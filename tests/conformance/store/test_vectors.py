@@ -177,6 +177,16 @@ async def test_vectors_of_erased_texts_are_deleted(
     assert {each.found.stream for each in await recalled(store, "moon")} == {"kept"}
 
 
+async def test_vectors_of_a_removed_session_are_deleted(store: SessionStore) -> None:
+    for stream in ("gone", "kept"):
+        await create(store, header(stream), *[new_tree(user(f"moon {n}"), at=n) for n in range(3)])
+    await embed(store)
+    assert await store.retention.remove(StreamId("gone"))
+    (state,) = (await store.search.vector_models()).values()
+    assert state.size == 3
+    assert {each.found.stream for each in await recalled(store, "moon")} == {"kept"}
+
+
 async def test_store_without_texts_has_no_vectors(store: SessionStore) -> None:
     assert await store.search.vector_models() == {}
     assert not (await store.search.unembedded(MODEL)).texts

@@ -41,3 +41,18 @@ def test_failed_lock_leaves_no_lock_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No locks"), alone_at(tmp_path / "backup"):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_lock_file_removed_by_its_last_holder_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, real = tmp_path / "backup", fcntl.flock
+
+    def late(file: int, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", real)
+        (tmp_path / "backup.lock").unlink()  # as its holder does, after this process opened it
+        real(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with alone_at(place), pytest.raises(BlockingIOError), alone_at(place):
+        pass
