@@ -47,6 +47,17 @@ async def test_idempotency_key_with_another_body_is_refused(tmp_path: Path) -> N
         assert (await said_in(server, first.json()["sessionId"]))[0] == "hi"
 
 
+async def test_idempotency_key_with_another_query_is_refused(tmp_path: Path) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        session = await server.said("hi")
+        (await server.http.post(f"/v1/sessions/{session}/fork", json={})).raise_for_status()
+        erasing = f"/v1/sessions/{session}?forks="
+        refused = await server.http.delete(f"{erasing}refuse", headers=KEY)
+        assert (refused.status_code, refused.json()["code"]) == (409, "session_has_forks")
+        other = await server.http.delete(f"{erasing}keep", headers=KEY)
+        assert (other.status_code, other.json()["code"]) == (422, "idempotency_mismatch")
+
+
 async def test_same_idempotency_key_of_two_tokens_starts_two_sessions(tmp_path: Path) -> None:
     async with served(tmp_path, ["one", "two"]) as server:
         other = await server.client("write")
