@@ -231,7 +231,7 @@ async def test_restore_ends_at_given_time_or_entry(tmp_path: Path) -> None:
         ) as opened:
             session = await opened.create(id="s")
             for number in range(4):
-                clock.advance(1)
+                clock.advance(1.2)
                 await session.append(user(f"{namespace} {number}"))
             fork = await session.fork()
             await fork.append(user("in the fork"))

@@ -121,6 +121,20 @@ async def test_failing_embedder_raises_one_error_and_loses_nothing() -> None:
         assert await sizes(store) == [101]
 
 
+async def test_vectors_of_another_length_than_that_of_the_model_are_not_stored() -> None:
+    class Uneven(WordEmbedder):
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            found = await super().embed(texts)
+            return [vector[:8] for vector in found] if TEXT in texts else found
+
+    async with perdure.open("memory:") as store:
+        await fill(store)
+        memory = store.memory.with_embedder(Uneven())
+        await memory.embed()
+        assert await sizes(store) == [0]
+        assert TEXT in [hit.text for hit in await memory.recall("hotel")]
+
+
 async def test_invalid_embedders_are_rejected() -> None:
     async with perdure.open("memory:") as store:
         with pytest.raises(ConfigError, match="names no embedder"):

@@ -280,6 +280,35 @@ async def test_message_that_cannot_be_sent_now_is_retried(
             assert await within(store, session, "left")
 
 
+async def test_message_that_often_failed_is_still_retried_every_five_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Skipping(Hastened):
+        skipped_s = 0.0
+
+        def steady_s(self) -> float:
+            return super().steady_s() + self.skipped_s
+
+    tries = asyncio.Queue[str]()
+
+    async def fail(session: str) -> Chat:
+        tries.put_nowait(session)
+        raise ConfigError(f"no key for {session}")
+
+    clock = Skipping()
+    async with perdure.open("memory:", clock=clock) as store:
+        await left_message(store, clock)
+        async with Runtime(store, agents=[AGENT]) as runtime:
+            monkeypatch.setattr(runtime, "resume", fail)
+            scheduler = Scheduler(runtime)
+            for _ in range(12):
+                clock.skipped_s += 301
+                await scheduler.send_due()
+                await asyncio.wait_for(tries.get(), 10)
+                for _ in range(3):  # until the scheduler has seen the end of this try
+                    await asyncio.sleep(0)
+
+
 async def test_message_that_can_never_be_sent_is_rejected(
     store: Store, clock: Hastened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
