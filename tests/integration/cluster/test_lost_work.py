@@ -125,6 +125,27 @@ async def test_locked_session_of_a_dead_worker_does_not_delay_other_sessions(
 
 
 @pytest.mark.usefixtures("ordinary")
+async def test_work_that_another_worker_has_by_now_is_not_queued_again(
+    store: Store, address: str
+) -> None:
+    async with Runtime(store, agents=[SPECIAL], runner="workers") as runtime:
+        chat = await runtime.start(SPECIAL)
+        turn = chat.send("taken over")
+        await claim(address, chat, GHOST)
+        works = await cluster_of(store.backend).begun(GHOST)
+        with psycopg.connect(address, autocommit=True) as db:
+            db.execute(
+                "UPDATE perdure_work.workflow_status SET executor_id = 'other' "
+                "WHERE queue_partition_key = %s",
+                (chat.id,),
+            )
+            assert take_over(db, GHOST, GHOST, works) == 0
+            assert await state_of(address, chat) == "PENDING"
+            assert take_over(db, "other", "other", works) == 1
+        await turn.stop()
+
+
+@pytest.mark.usefixtures("ordinary")
 async def test_worker_death_is_counted_only_for_turns_that_ran(store: Store, address: str) -> None:
     """Turns that wait for a slot, or whose slot is not stored yet, did not run."""
     limits = cluster_of(store.backend).limits
