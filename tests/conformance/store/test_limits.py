@@ -258,6 +258,20 @@ async def test_removed_session_does_not_count_in_quota(
     assert (await limiting.retention.quota())[1] == Usage(0, 0, 0)
 
 
+@pytest.mark.needs("erase")
+async def test_removed_session_that_was_erased_before_is_subtracted_once_from_usage(
+    store: SessionStore, limiting: SessionStore, retaining: SessionStore
+) -> None:
+    for stream in (S, T):
+        await create(store, stream, said("a"))
+    await limiting.retention.set_quota(Quota(max_sessions=2))
+
+    await store.retention.erase(erasure(S))
+    assert await retaining.retention.remove(S, is_erased=True)
+
+    assert (await limiting.retention.quota())[1].sessions == 1
+
+
 async def test_quota_does_not_apply_to_other_namespaces(
     data: Data, store: SessionStore, limiting: SessionStore
 ) -> None:
