@@ -22,7 +22,7 @@ from perdure.errors import SessionNotFound
 from perdure.tools.approval import grant_id
 
 grants = typer.Typer(
-    help="""List and revoke grants: approvals answered with "always".
+    help="""List and revoke grants: permissions given by the answer "always".
 
 Examples:
     perdure grants list
@@ -41,7 +41,7 @@ async def list_grants(
     *,
     common: CommonOptions,
 ) -> None:
-    """List grants: approvals answered with "always".
+    """List grants: permissions given by the answer "always".
 
     A grant allows one tool to repeat exactly one action: to write the same content to the same
     file, to run the same command with unchanged scripts, or to send the same request. A grant is
@@ -151,7 +151,7 @@ async def revoke(
         perdure grants revoke 01jd --all
 
     Exit codes:
-        3  there is no such grant
+        3  no grant has this id or text
     """
     if grant is not None and is_all:
         raise UsageMistake("name a grant, or use --all")

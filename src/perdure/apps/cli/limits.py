@@ -54,7 +54,8 @@ EntriesOption = Annotated[
     str | None, typer.Option(metavar="N", help="Maximum number of entries; or none.")
 ]
 BytesOption = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Maximum size: 500MB, 2GB; or none.")
+    str | None,
+    typer.Option(metavar="SIZE", help="Maximum size of the namespace: 500MB, 2GB; or none."),
 ]
 
 

@@ -117,7 +117,7 @@ NamespaceOption = Annotated[
         metavar="NAME",
         envvar="PERDURE_NAMESPACE",
         callback=namespace_of,
-        show_default="the project's, else default",
+        show_default="the namespace of the project, or default",
         help="The namespace of the store to use; `perdure init` gives each project its own "
         "namespace.",
     ),

@@ -45,7 +45,8 @@ store_commands.add_typer(limits.quota_commands, name="quota")
 async def info(*, common: CommonOptions) -> None:
     """Show the location, contents and encryption of the store.
 
-    Counts and sizes are for the namespace; the size of the store is for the whole file or database.
+    The counts and sizes describe the namespace; the size of the store includes the whole file or
+    database.
 
     Examples:
         perdure store info

@@ -17,7 +17,7 @@ from perdure.stores.cluster.protocol import ClusterStatus, QueueInfo, WorkerInfo
 
 cluster = Group(
     {"limit": "perdure.apps.cluster.limit_command:limit"},
-    help="""Show the workers of a store on PostgreSQL and their queues, and limit their work.
+    help="""Show the workers and queues of a store on PostgreSQL, and limit the work of workers.
 
 Examples:
     perdure cluster status --store postgresql://me@db.example/agents

@@ -150,7 +150,7 @@ async def improve(
         perdure flow improve 20260527T14 graph-based
 
     Exit codes:
-        4  the flow does not wait for that choice
+        4  the flow does not wait for the choice of a review
     """
     await _decide(
         common,
@@ -175,7 +175,7 @@ async def feedback(
         perdure flow feedback 20260527T14 deny
 
     Exit codes:
-        4  the flow does not wait for that decision
+        4  the flow does not wait for a decision about feedback
     """
     await _decide(
         common,

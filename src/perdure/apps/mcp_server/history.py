@@ -115,7 +115,7 @@ class History:
         """Find messages that contain all words of a query, in every branch of every session.
 
         "words in quotes" must be next to each other, begin* finds all words with this beginning, OR
-        finds either word, NOT excludes a word.
+        finds texts with either word, and NOT excludes texts with a word.
         """
         wanted, phrases = _within(limit, MOST_HITS), sought_in(query).phrases
         found: list[str] = []

@@ -244,7 +244,7 @@ async def remember(
         perdure memory remember "prefers tea" --source 01jd5zk2v9/4
 
     Exit codes:
-        3  no entry has that id
+        3  no entry has the id in --source
     """
     async with common.writable_store() as opened:
         fact = await opened.memory.remember(

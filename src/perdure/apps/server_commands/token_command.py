@@ -166,7 +166,7 @@ async def revoke(
         perdure token revoke 3f9a12cd
 
     Exit codes:
-        3  there is no such token
+        3  no token has this id
     """
     async with common.existing_store() as store:
         tokens = await tokens_of(store)

@@ -74,8 +74,8 @@ async def init(
 
     Writes .perdure/config.toml, a .gitignore and an example agent file. The configuration file sets
     the namespace of every command that runs in the folder or below it. The sessions stay in your
-    own store, so deleting the folder deletes no session. Existing files are not changed, only
-    reported.
+    own store, so deleting the folder deletes no session. The command does not change existing
+    files, and reports them.
 
     Examples:
         perdure init

@@ -269,10 +269,10 @@ async def compact(
 ) -> None:
     """Summarize older messages to shorten the context.
 
-    A model writes the summary, which replaces the messages in the context. The strategy of the
-    session decides which messages are old. If the session belongs to a role of a flow, the flow
-    adds facts about the role's node to the summary. The log keeps all messages: `perdure sessions
-    uncompact` undoes the compaction.
+    A model writes the summary, which replaces the messages in the context. The compaction strategy
+    of the session decides which messages are old. If the session belongs to a role of a flow, the
+    flow adds facts about the role's node to the summary. The log keeps all messages: `perdure
+    sessions uncompact` undoes the compaction.
 
     Examples:
         perdure sessions compact 01jd --focus "the decisions about the schema"

@@ -118,7 +118,7 @@ async def search(
         list[str] | None,
         typer.Argument(
             metavar="QUERY",
-            help='Words, "phrases", begin*. Without QUERY, filters list the newest messages.',
+            help='Words, "phrases", begin*. With filters only, lists the newest messages.',
         ),
     ] = None,
     *,
@@ -132,8 +132,8 @@ async def search(
 
     The hits of one session are printed together; --json prints them in the order of their score. A
     hit contains all words; "words in quotes" must be next to each other. The query begin* finds all
-    words that start with "begin". OR finds either word, NOT excludes a word. Letter case and
-    accents are ignored.
+    words that start with "begin". OR finds texts with either word, and NOT excludes texts with a
+    word. Letter case and accents are ignored.
 
     Without words, lists the newest messages that match the filters. The list contains messages of a
     role or subagent only if you name the session of the role or subagent with --session.
