@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 END_S = 90
 
@@ -65,6 +65,12 @@ class Forked:
         self._out = FileIO(out, closefd=False)
         self._err = FileIO(err, closefd=False)
 
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process.pid is not None
+        return self._process.pid
+
     def line(self) -> bytes:
         """Return the next line of the process's output; empty after its end."""
         return self._out.readline()
@@ -80,6 +86,16 @@ class Forked:
     def terminate(self) -> None:
         """Send SIGTERM."""
         self._process.terminate()
+
+    def send_signal(self, number: int) -> None:
+        """Send the signal `number`."""
+        os.kill(self.pid, number)
+
+    def wait(self) -> int:
+        """Wait until the process ends; return its exit code."""
+        self._process.join(END_S)
+        assert self._process.exitcode is not None, "it did not end"
+        return self._process.exitcode
 
     def ended(self) -> Ended:
         """Wait until the process ends."""
@@ -121,9 +137,13 @@ def run_forked(work: Callable[..., None], *arguments: object) -> Ended:
 
 def take_streams() -> None:
     """Replace `sys.stdin`, `sys.stdout` and `sys.stderr` by files on the descriptors 0, 1 and 2."""
+    out, err = FileIO(1, "w", closefd=False), FileIO(2, "w", closefd=False)
+    is_terminal = out.isatty()
     sys.stdin = TextIOWrapper(BufferedReader(FileIO(0, "r", closefd=False)), "utf-8")
-    sys.stdout = TextIOWrapper(BufferedWriter(FileIO(1, "w", closefd=False)), "utf-8")
-    sys.stderr = TextIOWrapper(BufferedWriter(FileIO(2, "w", closefd=False)), "utf-8")
+    sys.stdout = TextIOWrapper(BufferedWriter(out), "utf-8", line_buffering=is_terminal)
+    sys.stderr = TextIOWrapper(BufferedWriter(err), "utf-8", line_buffering=True)
+    system: Any = sys
+    system.__stdin__, system.__stdout__, system.__stderr__ = sys.stdin, sys.stdout, sys.stderr
 
 
 Pipe: TypeAlias = "Connection[object, object]"

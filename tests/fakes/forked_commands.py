@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import pkgutil
+import signal
 import string
 import sys
 import time
@@ -47,6 +48,8 @@ AT_START = (*("PYTHON" + each for each in string.ascii_uppercase), "LC_", "LD_")
 def is_forkable(environment: Mapping[str, str], stdin: bytes) -> bool:
     """Return whether a forked command behaves like a real process started with `environment`."""
     starting = [name for name in environment if name.startswith(AT_START)]
+    if environment.get("PYTHONPATH") in sys.path:
+        starting.remove("PYTHONPATH")
     is_usual = starting == ["PYTHONWARNINGS"] and environment.get("LANG") == "C.UTF-8"
     return is_usual and len(stdin) <= MOST_INPUT
 
@@ -65,13 +68,53 @@ def started_command(
     return forked(_command, list(words), dict(environment), str(folder), b"")
 
 
+def command_at_terminal(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    terminal: int,
+    streams: Sequence[int] = (0, 1, 2),
+    *,
+    is_controlling: bool = True,
+) -> AbstractContextManager[Forked]:
+    """Start ``perdure`` in a new session, at the inner end `terminal` of a pty.
+
+    `streams` are the standard streams that the command has at the terminal. If `is_controlling`,
+    the terminal controls the session: it sends signals for Ctrl-C and at its end.
+    """
+    opened_with = os.O_RDWR if is_controlling else os.O_RDWR | os.O_NOCTTY
+    place = (os.ttyname(terminal), opened_with, tuple(streams))
+    return forked(_at_terminal, list(words), dict(environment), str(folder), place)
+
+
+def _at_terminal(
+    words: list[str],
+    environment: dict[str, str],
+    folder: str,
+    place: tuple[str, int, tuple[int, ...]],
+) -> None:
+    terminal, opened_with, streams = place
+    os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, for children too
+    opened = os.open(terminal, opened_with)
+    for stream in streams:
+        os.dup2(opened, stream)
+    if opened not in streams:
+        os.close(opened)
+    _run(words, environment, folder)
+
+
 def _command(words: list[str], environment: dict[str, str], folder: str, stdin: bytes) -> None:
-    gc.freeze()
     reading, writing = os.pipe()
     os.write(writing, stdin)
     os.close(writing)
     os.dup2(reading, 0)
     os.close(reading)
+    _run(words, environment, folder)
+
+
+def _run(words: list[str], environment: dict[str, str], folder: str) -> None:
+    gc.freeze()
     take_streams()
     os.environ.clear()
     os.environ.update(environment)

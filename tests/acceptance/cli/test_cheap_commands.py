@@ -15,6 +15,7 @@ from tests.acceptance.cli.conftest import SAMPLE_ID, World
 from tests.fakes.forked import Ended
 from tests.fakes.forked_commands import run_command
 from tests.fakes.inner_commands import run_here
+from tests.fakes.samples import sampled
 
 Runner = Callable[..., Ended]
 
@@ -29,7 +30,7 @@ LINES = (
 )
 
 
-@pytest.mark.parametrize("words", LINES)
+@sampled("words", LINES, kind=type, each=3)
 def test_command_output_is_the_same_in_the_test_process_and_a_new_process(
     imported: World, words: tuple[str, ...]
 ) -> None:

@@ -10,11 +10,14 @@ import struct
 import subprocess
 import termios
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pytest
 
 from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID, World
+from tests.fakes.forked import Forked
+from tests.fakes.forked_commands import command_at_terminal
 
 # ---------------------------------------------------------------- files
 
@@ -198,20 +201,17 @@ class Terminal:
     words: tuple[str, ...]
     shown: str = ""
     descriptor: int = field(init=False)
-    process: subprocess.Popen[bytes] = field(init=False)
+    process: Forked = field(init=False)
+    stack: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
         self.descriptor, inner = pty.openpty()
         fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 16, 100, 0, 0))
         self.before = termios.tcgetattr(inner)
-        self.process = subprocess.Popen(
-            ["setsid", "--ctty", PERDURE, *self.words],
-            stdin=inner,
-            stderr=inner,
-            stdout=subprocess.PIPE,
-            env={**self.world.environment, "TERM": "xterm"},
-            cwd=self.world.folder,
-        )
+        environment = {**self.world.environment, "TERM": "xterm"}
+        folder = self.world.folder
+        started = command_at_terminal(self.words, environment, folder, inner, (0, 2))
+        self.process = self.stack.enter_context(started)
         self.inner = inner
 
     def until(self, text: str) -> None:
@@ -229,11 +229,12 @@ class Terminal:
 
     def ended(self) -> tuple[int, str]:
         """Return the exit code and the output; require that the terminal is restored."""
-        out, _ = self.process.communicate(timeout=PATIENCE_S)
+        ended = self.process.ended()
+        self.stack.close()
         assert termios.tcgetattr(self.inner)[:4] == self.before[:4]
         os.close(self.inner)
         os.close(self.descriptor)
-        return self.process.returncode, out.decode()
+        return ended.code, ended.out.decode()
 
 
 @pytest.fixture

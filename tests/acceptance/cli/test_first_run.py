@@ -15,6 +15,7 @@ import pytest
 from perdure.apps.cli.exits import INTERRUPTED
 from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID, World
 from tests.acceptance.cli.test_upkeep import NO_KEYRING, with_keyring
+from tests.fakes.forked_commands import command_at_terminal
 
 
 @dataclass(frozen=True)
@@ -38,20 +39,15 @@ class Newcomer:
         mine, its = pty.openpty()
         try:
             os.write(mine, answer.encode())
-            done = subprocess.run(
-                [PERDURE, *words],
-                stdin=its,
-                stderr=its,
-                stdout=subprocess.PIPE,
-                env=self.environment,
-                timeout=60,
-                check=True,
-            )
+            folder = self.world.folder
+            with command_at_terminal(words, self.environment, folder, its, (0, 2)) as process:
+                done = process.ended()
+            assert done.code == 0
             os.write(its, b"\0")  # the end: the kernel passes on in pieces what was written
             shown = b""
             while b"\0" not in shown:
                 shown += os.read(mine, 10_000)
-            return shown.decode() + done.stdout.decode()
+            return shown.decode() + done.out.decode()
         finally:
             os.close(mine)
             os.close(its)

@@ -9,39 +9,31 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
 from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID, World
+from tests.fakes.forked import Forked
 
 
 @contextmanager
-def watching(world: World, *words: str) -> Generator[subprocess.Popen[bytes]]:
+def watching(world: World, *words: str) -> Generator[Forked]:
     """The command `perdure import --watch`, which runs in parallel with the test."""
-    process = world.start("import", "--watch", *words)
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    with world.fork("import", "--watch", *words) as process:
+        yield process
 
 
-def out(process: subprocess.Popen[bytes]) -> IO[bytes]:
-    assert process.stdout is not None
-    return process.stdout
-
-
-def next_change(process: subprocess.Popen[bytes]) -> Any:
+def next_change(process: Forked) -> Any:
     """Return the next line of the output of the command, as JSON."""
-    return json.loads(out(process).readline())
+    return json.loads(process.line())
 
 
-def stopped(process: subprocess.Popen[bytes]) -> tuple[int, str]:
+def stopped(process: Forked) -> tuple[int, str]:
     """Press Ctrl-C; return the exit code and the text on stderr."""
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=PATIENCE_S)
-    return process.returncode, err.decode()
+    ended = process.ended()
+    return ended.code, ended.err
 
 
 def wait_for(file: Path) -> None:
@@ -124,7 +116,7 @@ def test_import_watch_in_a_terminal_prints_one_line_per_change(world: World, fol
     (folder / "a.jsonl").write_bytes(SAMPLE.read_bytes())
     (folder / "b.jsonl").write_bytes(b"no session\n")
     with watching(world, str(folder)) as process:
-        line = out(process).readline().decode()
+        line = process.line().decode()
         assert line.startswith(f"{SAMPLE_ID}  pi: ")
         assert line.endswith("a.jsonl\n")
         code, err = stopped(process)
@@ -147,7 +139,9 @@ def test_import_watch_does_not_import_its_own_output_file(world: World, folder: 
     with process:
         try:
             wait_for(log)
-            assert stopped(process) == (0, "")
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=PATIENCE_S)
+            assert (process.returncode, err) == (0, b"")
         finally:
             process.kill()
     (report,) = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import select
-import subprocess
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,8 +12,9 @@ from contextlib import contextmanager
 import pytest
 
 import perdure
-from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, World
+from tests.acceptance.cli.conftest import PATIENCE_S, World
 from tests.concurrency.test_message_order import said_in
+from tests.fakes.forked_commands import command_at_terminal
 
 CODE = ("def f(x):", "    if x:", "\treturn 1  ", "    return 2", "print(f(1))", "  # end")
 MANY = tuple(f"{'  ' * (n % 4)}line {n}" for n in range(60))
@@ -44,21 +44,13 @@ class Terminal:
 def terminal(world: World, *words: str) -> Generator[Terminal]:
     """A chat with the offline model, or with the options `words`."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        ["setsid", "--ctty", PERDURE, "chat", *words],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**world.environment, "TERM": "xterm"},
-        cwd=world.folder,
-    )
-    os.close(theirs)
-    with process:
-        try:
+    environment = {**world.environment, "TERM": "xterm"}
+    try:
+        with command_at_terminal(("chat", *words), environment, world.folder, theirs):
             yield Terminal(ours)
-        finally:
-            process.kill()
-            os.close(ours)
+    finally:
+        os.close(theirs)
+        os.close(ours)
 
 
 def said(world: World) -> list[str]:

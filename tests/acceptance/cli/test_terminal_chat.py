@@ -16,7 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, World
+from tests.acceptance.cli.conftest import PATIENCE_S, World
+from tests.fakes.forked import Forked, preload
+from tests.fakes.forked_commands import command_at_terminal
+
+preload("perdure.apps.tui.program")
 
 pytestmark = pytest.mark.full_only
 
@@ -34,7 +38,7 @@ rules:
 class Terminal:
     """A process at its own terminal, and its output so far."""
 
-    process: subprocess.Popen[bytes]
+    process: Forked
     descriptor: int
     written: bytes = b""
 
@@ -66,25 +70,13 @@ def terminal(world: World, *words: str) -> Generator[Terminal]:
     """``perdure`` at a terminal of 80 by 24."""
     own, other = pty.openpty()
     environment = {**world.environment, "TERM": "xterm-256color", "LINES": "24", "COLUMNS": "80"}
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, for children too
     try:
-        process = subprocess.Popen(
-            [PERDURE, *words],
-            stdin=other,
-            stdout=other,
-            stderr=other,
-            env=environment,
-            cwd=world.folder,
-            start_new_session=True,
-        )
+        with command_at_terminal(
+            words, environment, world.folder, other, is_controlling=False
+        ) as process:
+            yield Terminal(process, own)
     finally:
-        signal.signal(signal.SIGHUP, before)
-    os.close(other)
-    try:
-        yield Terminal(process, own)
-    finally:
-        process.kill()
-        process.wait()
+        os.close(other)
         os.close(own)
 
 
@@ -101,7 +93,7 @@ def test_second_ctrl_c_exits_and_prints_the_resume_command(world: World) -> None
         seen.press("\x03")
         while seen.until(resume, "again exits") != resume:
             seen.press("\x03")  # the one before came when the hint had gone
-        assert seen.process.wait(PATIENCE_S) == 130
+        assert seen.process.wait() == 130
 
 
 def test_line_entered_while_the_chat_starts_is_sent(world: World) -> None:
@@ -133,7 +125,7 @@ def test_question_survives_lost_terminal(world: World) -> None:
         seen.press("write it\r")
         seen.until("allow once")
         os.killpg(seen.process.pid, signal.SIGHUP)
-        seen.process.wait(PATIENCE_S)
+        seen.process.wait()
     assert not (world.folder / "new.txt").exists()
     (waiting,) = world.ok("inbox", "--json").json
     world.ok("inbox", "answer", waiting["id"], "allow")
@@ -148,7 +140,7 @@ def test_chat_ends_when_its_terminal_is_closed(world: World) -> None:
         seen.until("Write a message")
         with Path(os.devnull).open("rb") as nothing:
             os.dup2(nothing.fileno(), seen.descriptor)  # closes the terminal
-        assert seen.process.wait(PATIENCE_S) == 130
+        assert seen.process.wait() == 130
 
 
 def test_unsent_text_is_restored_after_a_kill(world: World) -> None:
@@ -162,7 +154,7 @@ def test_unsent_text_is_restored_after_a_kill(world: World) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         os.killpg(seen.process.pid, signal.SIGKILL)
-        seen.process.wait(PATIENCE_S)
+        seen.process.wait()
     with terminal(world, "chat") as seen:
         # Drawn together, the remark comes first: it is above the text.
         seen.until_all("half a thought", "was not sent last time is back")
@@ -180,7 +172,7 @@ def test_line_mode_is_used_without_a_terminal_and_on_request(world: World) -> No
     with terminal(world, "chat", "--display", "lines") as seen:
         seen.until("A new session with scripted:echo. /help says what else you can type.")
         seen.press("/quit\r")
-        assert seen.process.wait(PATIENCE_S) == 0
+        assert seen.process.wait() == 0
 
 
 def test_commands_without_full_screen_do_not_load_textual(world: World) -> None:
@@ -213,7 +205,7 @@ def test_line_mode_supports_editing_history_and_multiline_paste(world: World) ->
         seen.press("/co\t\t")
         seen.until("/context")
         seen.press("\x15/quit\r")
-        assert seen.process.wait(PATIENCE_S) == 0
+        assert seen.process.wait() == 0
     (row,) = world.ok("sessions", "list", "--json").json
     read = world.ok("sessions", "read", row["id"], "--json").json
     said = [each["body"]["parts"][0]["text"] for each in read if each["body"]["role"] == "user"]
@@ -236,7 +228,7 @@ def test_ctrl_c_in_line_mode_stops_shell_command_and_not_the_chat(world: World) 
         seen.until("you wrote “hello”")
         seen.until(PROMPT)
         seen.press("/quit\r")
-        assert seen.process.wait(PATIENCE_S) == 0
+        assert seen.process.wait() == 0
 
 
 def test_paste_in_line_mode_does_not_answer_an_approval(world: World) -> None:
@@ -251,4 +243,4 @@ def test_paste_in_line_mode_does_not_answer_an_approval(world: World) -> None:
         seen.until("Written.")
         seen.until(PROMPT)
         seen.press("\x04")
-        assert seen.process.wait(PATIENCE_S) == 0
+        assert seen.process.wait() == 0
