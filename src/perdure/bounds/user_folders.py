@@ -10,7 +10,7 @@ from perdure.errors import ConfigError
 
 
 def user_folder(variable: str, default: str, environment: Mapping[str, str]) -> Path:
-    """Return the user's folder ``perdure``; the folder may not exist.
+    """Return the user's folder ``perdure``; the folder might not exist.
 
     `variable` is the environment variable that names the base folder; a relative value is ignored,
     as the specification requires. If the variable is not set, the base folder is `default`,

@@ -68,7 +68,7 @@ def answer_of(
 
 
 def call_of(call_id: str | None, name: str | None, arguments: Fields | None) -> ToolCallPart | None:
-    """Return a tool call; None if its id or the name of its tool is missing."""
+    """Return a tool call; None if the call id or the tool name is missing."""
     if call_id is None or name is None:
         return None
     return ToolCallPart(call_id, name, arguments or {})

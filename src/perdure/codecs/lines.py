@@ -55,7 +55,10 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReadLine(msgspec.Struct, frozen=True, gc=False):
-    """The value of a line, and the problem found in it. `value` is valid only if `is_json`."""
+    """The value of a line, and the problem found in it.
+
+    `value` is valid only if `is_json` is True.
+    """
 
     value: object
     is_json: bool = True

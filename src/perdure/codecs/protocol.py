@@ -45,12 +45,12 @@ class Said(msgspec.Struct, frozen=True):
 class WriteContext(msgspec.Struct, frozen=True):
     """The data and functions that a codec needs to make the records of an entry.
 
-    `own` is the id of the first record of the entry. `first` returns the id of the first record of
-    another entry. `last` returns the id of the record that is the parent of that entry's children.
-    `blob` returns the bytes for a media handle. `model` returns the model that the branch uses at
-    an entry. `first`, `last`, `blob` and `model` return None if there is no result. `undone` are
-    the ids of the compactions that were undone. `kept_over` are the ids of the compactions that a
-    later compaction keeps in the context.
+    `own` is the id of the first record of the entry. For another entry, `first` returns the id of
+    the entry's first record, and `last` returns the id of the record that the entry's children have
+    as their parent. `blob` returns the bytes for a media handle. `model` returns the model that the
+    branch uses at an entry. `first`, `last`, `blob` and `model` return None if there is no result.
+    `undone` are the ids of the compactions that were undone. `kept_over` are the ids of the
+    compactions that a later compaction keeps in the context.
     """
 
     own: str
@@ -177,7 +177,7 @@ def _kept_contents(handles: tuple[str, ...], writing: WriteContext) -> dict[str,
 
 
 def reference(name: str, fields: Fields, key: str) -> tuple[tuple[str, str], ...]:
-    """Return a tuple with one pair: `name` and the record id at `key`; () if there is no id."""
+    """Return a tuple with one pair of `name` and the record id at `key`; () if there is no id."""
     target = name_in(fields, key)
     return () if target is None else ((name, target),)
 

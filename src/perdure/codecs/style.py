@@ -50,7 +50,8 @@ def to_line(value: object, style: Style) -> bytes:
 def shallow(line: bytes) -> dict[str, object] | None:
     """Return the JSON object `line`, with values nested deeper than `LEVELS` as text.
 
-    Shape: the result is None if no value is nested that deeply; the line can then stay unchanged.
+    Shape: the result is None if no value is nested deeper than `LEVELS`, so that the line can stay
+    unchanged.
     """
     if line.count(b"[") + line.count(b"{") <= LEVELS:
         return None

@@ -16,7 +16,8 @@ async def bound_answer(
 ) -> None:
     """Let `answer` raise `too_long` after `most` bytes.
 
-    `refuse` makes an error from a reason. Raises: this error, if `answer` is compressed.
+    `refuse` makes an error from a reason.
+    Raises: the error that `refuse` makes, if `answer` is compressed.
     """
     coding = answer.headers.get("content-encoding", "identity").strip().lower()
     if coding != "identity":

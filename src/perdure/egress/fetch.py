@@ -1,7 +1,7 @@
 """One outgoing request, with limits on its time and on the size of the response.
 
-This module imports the HTTP library. Callers that may never send a request import this module only
-at their first request.
+This module imports the HTTP library. Callers that might never send a request import this module
+only at their first request.
 """
 
 from __future__ import annotations

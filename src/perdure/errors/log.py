@@ -128,7 +128,7 @@ class QuestionNotFound(SessionError):
 class QuestionClosed(SessionError):
     """The question cannot be answered: it expired, was withdrawn or imported, or is not trusted.
 
-    `told` replaces the end of the error message, for a question that did not come from a turn.
+    For a question that did not come from a turn, `told` is the end of the error message.
     """
 
     code = "question_closed"

@@ -116,7 +116,7 @@ class SummaryTooShort(ModelError):
 
 
 class SummaryOverBudget(ModelError):
-    """A summary needs several requests, and the next one could exceed the rest of the budget."""
+    """A summary needs several requests, and the next request could exceed the remaining budget."""
 
     code = "budget_exceeded"
 

@@ -21,8 +21,8 @@ class Erased(SessionError):
 class SessionHasForks(StoreError):
     """Forks share entries of the session; nothing was erased.
 
-    If `is_all_shared` is True, forks share every entry of the session that is not erased yet. In
-    this case nothing is left to erase, because the caller asked to keep shared entries.
+    If `is_all_shared` is True, nothing is left to erase: forks share every entry of the session
+    that is not erased yet, and the caller asked to keep shared entries.
     """
 
     code = "session_has_forks"

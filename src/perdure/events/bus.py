@@ -79,7 +79,7 @@ class Relay(Protocol):
     async def catch_up(self, calls: Sequence[tuple[StreamId, int]], *, is_last: bool) -> None:
         """Give the bus the events of other processes' `calls`.
 
-        According to the log, these calls have ended. `is_last` is False if the log has newer
+        According to the log, the `calls` have ended. `is_last` is False if the log has newer
         entries. If `is_last` is False, the bus receives only the events of calls that the bus knows
         as open.
         """

@@ -1,9 +1,9 @@
 """State of a consumer that misses no event, although its connection may break or lose events.
 
 A consumer applies new events and skips repeated events. If an event is missing, the consumer
-reconnects and continues with the events after the seq `resume_after`. In this way, a consumer
-applies every event of the log exactly once. The consumer's state is a few numbers, regardless of
-the session's length.
+reconnects and continues with the events after the seq `resume_after`. So a consumer applies every
+event of the log exactly once. The consumer's state is a few numbers, regardless of the session's
+length.
 """
 
 from __future__ import annotations
@@ -69,9 +69,10 @@ class Follower:
     ) -> AsyncGenerator[ToldT]:
         """Yield the new events, over as many connections as needed.
 
-        A lost event, or an error of a type in `broken`, ends a connection. Its method `aclose`, if
-        it has one, is called before the next connection is opened. `connect` can wait before it
-        opens the next connection. The iteration ends when a connection ends normally.
+        A lost event, or an error of a type in `broken`, ends a connection. If the connection has a
+        method `aclose`, this method is called before the next connection is opened. `connect` can
+        wait before it opens the next connection. The iteration ends when a connection ends
+        normally.
         """
         while True:
             connection: AsyncIterator[ToldT] | None = None

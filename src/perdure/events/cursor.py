@@ -12,7 +12,7 @@ class Cursor(ShortRepr, frozen=True):
 
     `after` is a seq if one session is watched, or a position of the namespace if all sessions are
     watched. A cursor never points between two events of one entry. If the connection breaks between
-    them, all events of the entry are sent again.
+    two events of an entry, all events of the entry are sent again.
     """
 
     after: int

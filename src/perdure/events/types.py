@@ -1,10 +1,10 @@
 """The events that observers receive.
 
 A durable `Event` is a projection of one log entry: the same log always gives the same events. A
-`LiveEvent` belongs to an open call and is not stored. Its field `of` is the seq of the
-``model_called`` or ``tool_started`` of the call. The `Snapshot` after a reconnection contains the
-same information as the live events of its call. The durable event after a call also contains the
-information of the call's live events.
+`LiveEvent` belongs to an open call and is not stored. The field `LiveEvent.of` is the seq of the
+``model_called`` or ``tool_started`` entry of the call. The `Snapshot` after a reconnection contains
+the same information as the live events of its call. The durable event after a call also contains
+the information of the call's live events.
 """
 
 from __future__ import annotations

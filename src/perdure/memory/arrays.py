@@ -148,7 +148,7 @@ class ArraySums:
         return score, main
 
     def _cues(self) -> Floats:
-        """Return each text's score for its cues, plus a score if the text before asks something."""
+        """Return the cue score of each text, plus a score if the previous text asks something."""
         weights, corpus = self._weights, self._corpus
         kinds = np.arange(256)
         time = weights.time if self._question.asks_when else 0.0

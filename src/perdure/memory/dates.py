@@ -1,4 +1,4 @@
-"""Find the time that a question names: "in May 2023", "on 7 June", "last week", "2022-03-01"."""
+"""Find the time that a question names, such as "in May 2023", "last week" or "2022-03-01"."""
 
 from __future__ import annotations
 
@@ -67,8 +67,9 @@ class Period(NamedTuple):
     def closeness(self, at: int) -> float:
         """Return 1.0 for a time within the period, and less for a time outside of the period.
 
-        The closeness falls by a factor e per 3.3 days before the period. The closeness falls by a
-        factor e per ten days after the period, because a later session can still mention that time.
+        Before the period, the closeness falls by the factor e for each 3.3 days of distance. After
+        the period, the closeness falls by the factor e only for each ten days, because a later
+        session can still mention the period.
         Units: `at` is Unix milliseconds.
         """
         day = moment_of(at).date()

@@ -45,9 +45,9 @@ class Episode(ShortRepr, frozen=True, kw_only=True):
 
     Shape: `id` is the id of the episode's last entry; for a closed session, this is the
     ``session_ended`` entry. The history of the episode consists of the entries `first` to `last` in
-    the log of `session`; the counts cover these entries. `extraction` is the state of the
-    extraction of facts by the agent's extractor. It is None if the agent has no extractor.
-    `extraction_problem` is the reason why the extraction failed.
+    the log of `session`; the counts cover these entries. `extraction` is the state of the fact
+    extraction; None if the agent has no fact extractor. `extraction_problem` is the reason why the
+    extraction failed.
     Units: Unix milliseconds.
     """
 
@@ -134,8 +134,8 @@ def _calls_in(body: bytes, v: int) -> int:
 def next_first(episodes: Iterable[Entry], before: int) -> int:
     """Return the seq at which the episode that contains `before` begins.
 
-    The episode begins after the newest of `episodes` that ended before `before`. If there is no
-    such episode, it begins at seq 0.
+    The episode begins after the newest of `episodes` that ended before `before`. If no episode
+    ended before `before`, the result is 0.
     """
     ends = (_seq_of(entry) for entry in episodes)
     return max((end + 1 for end in ends if end is not None and end < before), default=0)

@@ -52,8 +52,8 @@ class MemoryHit(ShortRepr, frozen=True):
     `sources` are the entries that a fact comes from. For an episode, `sources` contains only the
     last entry of the episode, whose id is also the id of the episode. For a fact, `entry_id` is the
     id of the fact, and `session_id` is the log that contains all facts about the same subject.
-    Units: `at` is in Unix milliseconds. For a text, `at` is the time when the text was said. If
-    this time is unknown, `at` is the time when the text was stored. For a fact, `at` is the time
+    Units: `at` is in Unix milliseconds. For a text, `at` is the time when the text was said, or the
+    time when the text was stored if the time of saying is unknown. For a fact, `at` is the time
     from which the fact is true. Shape: a higher `score` is better; scores are comparable within one
     recall only.
     """

@@ -37,8 +37,8 @@ class Meaning(NamedTuple):
 class Question(NamedTuple):
     """A question that was parsed for a recall.
 
-    `names` contains the words that may be the name of a speaker. `names` maps the index key of each
-    of these words to the stem of the word. `meaning` is None if no embedder was used.
+    `names` contains the words that may be the name of a speaker: it maps the index key of each word
+    to the word's stem. `meaning` is None if no embedder was used.
     """
 
     text: str

@@ -1,12 +1,11 @@
 """Rank the texts of a corpus for a question.
 
-The score of a text is the sum of three scores for words. These scores are computed for the text
-with its neighbours in the session (weighed by distance), for the text alone, and for the whole
-session. The score also rises if the question names the speaker of the text or the time of its
-session. The score rises if the question asks "when" and the text names a time, or if the previous
-text asks something. With an embedder, the score rises if the text is near to the question in
-meaning. The constants come from measurements (docs/decisions/0059-recall.md); a small change of a
-constant has little effect.
+The score of a text is the sum of three word scores: for the text with its neighbours in the session
+(weighed by distance), for the text alone, and for the whole session. The score also rises if the
+question names the speaker of the text or the time of its session. The score rises if the question
+asks "when" and the text names a time, or if the previous text asks something. With an embedder, the
+score rises if the text is near to the question in meaning. The constants come from measurements
+(docs/decisions/0059-recall.md); a small change of a constant has little effect.
 
 ``arrays`` (with numpy) and ``sums`` (without numpy and vectors) compute the sums over all texts.
 """
@@ -29,9 +28,9 @@ class Weights(NamedTuple):
     If `neighbours` is False, only the text itself counts. In a session with more than `TALK`
     speakers, the weight of a word that names one of them is multiplied by `names`. `speaker` is the
     weight of a text whose speaker the question names. In a session with more than `TALK` speakers,
-    `exchange` is added to this weight if a neighbouring text is from another named speaker.
-    `vector` is the weight of the meaning of a text with its neighbours. `own_vector` is the weight
-    of the meaning of the text alone.
+    `exchange` is added to `speaker` if a neighbouring text is from another named speaker. `vector`
+    is the weight of the meaning of a text with its neighbours. `own_vector` is the weight of the
+    meaning of the text alone.
     """
 
     context: float = 0.28

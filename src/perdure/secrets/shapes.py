@@ -2,9 +2,9 @@
 
 Pure. A doubtful value counts as a secret: a false positive hides a word of a transcript, but a key
 that is missed can cost the account. Each pattern runs in linear time: unbounded repetitions are
-possessive, so `re` never backtracks into them (tests/attacks/test_patterns.py). The patterns are
-text: `re` compiles each pattern at its first use and caches it. A program that never looks for
-secrets compiles no pattern.
+possessive, so `re` never backtracks into them (tests/attacks/test_patterns.py). Each pattern is a
+text that `re` compiles at the first use and caches, so a program that never looks for secrets
+compiles no pattern.
 
 A long text is read in slices, and a pattern is tried only if the slice contains one of the
 pattern's literals. No call of `re` reads much more than a slice, so other threads can run between
@@ -417,8 +417,8 @@ def _placed(kind: str, matches: Iterator[re.Match[str]]) -> Iterator[Find]:
 def _unquoted(found: re.Match[str], group: int) -> tuple[int, int]:
     """Return start and end of the value in `group`, without the quotation marks around it.
 
-    A closing quotation mark counts only if nothing but punctuation follows it. A mark before other
-    text may be part of a password.
+    A closing quotation mark counts only if nothing but punctuation follows it. A quotation mark
+    before other text may be part of a password.
     """
     value = found[group].lstrip(_QUOTES)
     start = found.end(group) - len(value)
@@ -482,7 +482,7 @@ def _is_assigned(value: str, kind: str, *, is_marked: bool) -> bool:
 
 
 def _is_name(value: str) -> bool:
-    """Return True if `value` is the name of another field, as in code: ``user_password``."""
+    """Return True if `value` is the name of another field, such as ``user_password`` in code."""
     return re.search(_NAMED_KEY, value) is not None and not any(map(str.isdigit, value))
 
 

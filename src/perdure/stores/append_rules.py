@@ -43,9 +43,9 @@ _header = msgspec.json.Decoder(StreamHeader)
 class Admission(msgspec.Struct, frozen=True):
     """The entries of a write and the stream's state after them.
 
-    Shape: `aliases` are pairs (foreign id, entry) in order. If a foreign id occurs several times,
-    its last pair applies. `epoch` is part of the chain hash: it is the epoch of the lease, or 0
-    without a lease.
+    Shape: `aliases` are pairs (foreign id, entry) in order. If several pairs have the same foreign
+    id, the last of these pairs applies. `epoch` is part of the chain hash: it is the epoch of the
+    lease, or 0 without a lease.
     """
 
     entries: tuple[Entry, ...]

@@ -52,8 +52,8 @@ class CopiedStream(msgspec.Struct, frozen=True):
     the hashes are new, or what the fault is. The outcome ``conflict`` means that the stream does
     not fit into the target, for example because the target has another session with the same id. A
     ``damaged`` stream was copied up to the damage. The outcome ``erased`` means that nothing was
-    copied. Either the stream is erased and the target can only remove whole sessions, or the stream
-    was removed from the source during the copy.
+    copied, because the stream is erased and the target can only remove whole sessions, or because
+    the stream was removed from the source during the copy.
     """
 
     stream: StreamId
@@ -199,7 +199,7 @@ class StoreCopy:
     async def _is_left_out(self, stream: StreamId) -> bool:
         """Return True if the stream is erased and the target cannot erase content.
 
-        Such a target would show the erased stream in lists.
+        A target that cannot erase content would show the erased stream in lists.
         """
         if self._target.capabilities.erase:
             return False

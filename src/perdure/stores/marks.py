@@ -240,10 +240,9 @@ def _with_mark(new: NewEntry, mark: str) -> NewEntry:
 
 
 def _about(entry: Entry | NewEntry) -> str | None:
-    """Return the question that an answer is about.
+    """Return the question that an answer is about; None for an entry of any other kind.
 
-    For other kinds, return None. A mark covers the body, and the bodies of other kinds contain the
-    reference to the other entry.
+    The body of an entry of any other kind, which a mark covers, contains the entry's references.
     """
     return str(entry.about) if entry.kind == Answer.kind else None
 

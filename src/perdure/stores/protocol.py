@@ -76,8 +76,8 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     `expected_head` (a seq; -1 means empty). The whole commit also fails if the stream is not at
     `expected_leaf` (an id; None means before the root). `lease` is the lease of the open turn, if
     the write belongs to that turn. If `taking` is given, this commit acquires the lease, and
-    `lease` must be None. With `taking`, the whole commit also fails under the same conditions as
-    ``acquire_lease``. `is_releasing` releases the lease at the end of the commit. `taking` and
+    `lease` must be None. With `taking`, the whole commit also fails whenever ``acquire_lease``
+    would fail. `is_releasing` releases the lease at the end of the commit. `taking` and
     `is_releasing` require a backend with ``leases_in_commits``; `taking` also requires a commit
     without an idempotency key. `is_received` means that the entries come from an import; they get
     no ``marks``. A new stream gets leases with epochs above `above_epoch`. So a new stream does not
@@ -255,7 +255,7 @@ class LogWriter(Protocol):
         ...
 
     async def renew_lease(self, lease: Lease, ttl_ms: int) -> Lease:
-        """Extend `lease`, even if it has expired. Raises: LeaseLost if another owner has it."""
+        """Extend `lease`, even an expired one. Raises: LeaseLost if another owner has the lease."""
         ...
 
     async def release_lease(self, lease: Lease) -> None:
@@ -289,8 +289,8 @@ class LogReader(Protocol):
     ) -> list[Entry]:
         """Return the stream's own log in order, from the first entry after seq `after`.
 
-        With `kind`, return only entries of that kind. With `before`, return only entries before
-        that seq, newest first. The body of an erased entry is empty (`Entry.is_erased`). Raises:
+        With `kind`, return only entries of that kind. With `before`, return only entries before seq
+        `before`, newest first. The body of an erased entry is empty (`Entry.is_erased`). Raises:
         SessionNotFound.
         """
         ...
@@ -485,8 +485,8 @@ class NamespaceReader(Protocol):
     def changes(self, stream: StreamId | None = None) -> AsyncIterator[None]:
         """Yield at least once after every commit by any process to `stream`; None means any stream.
 
-        The iterator also yields at its beginning and after removals. It misses no commit after this
-        call. Several commits may cause one wake-up. The iterator ends at `close`.
+        The iterator also yields at its beginning and after removals. The iterator misses no commit
+        after this call. Several commits may cause one wake-up. The iterator ends at `close`.
         """
         ...
 

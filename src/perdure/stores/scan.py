@@ -28,9 +28,9 @@ class Found(NamedTuple):
     """A searchable text of an entry, or, if `entry` is None, the title of a stream.
 
     `position` is the position of the entry. A title has a negative position, which is before all
-    entries. The title of the oldest stream has the highest of these positions. `at` is the time of
-    the message, or, for other texts, the time when the text was stored. `subject` is the subject of
-    the stream.
+    entries. The title of the oldest stream has the highest position of all titles. `at` is the time
+    of the message, or, for other texts, the time when the text was stored. `subject` is the subject
+    of the stream.
     """
 
     position: int

@@ -77,7 +77,7 @@ class SearchService(Protocol):
     ) -> bool:
         """Store `vectors`, a mapping from the positions of texts to their vectors.
 
-        `span` contains all of these positions, and is a part of the range that `unembedded`
+        `span` contains all positions in `vectors`, and is a part of the range that `unembedded`
         returned. Texts that were erased get no vector. Return False, and store nothing, if another
         process has already stored these vectors.
         Durable: the vectors survive the end of the process, but not a power cut. After a power cut,
@@ -124,8 +124,8 @@ class RetentionService(Protocol):
         backend without the capability ``erase`` removes the sessions as a whole.
 
         With the fork policy "keep", the erasure keeps the entries that a fork sees, and their
-        labels. The certificate lists the remaining entries and their forks. Erasing an erased
-        session again returns the earlier certificate if nothing is left to erase. A repeated
+        labels. The certificate lists the kept entries, and the forks that share them. Erasing an
+        erased session again returns the earlier certificate if nothing is left to erase. A repeated
         erasure also erases the kept entries that no fork needs any more.
 
         Durable: the erasure is one operation. The intent of the erasure is committed before any
@@ -327,8 +327,8 @@ async def exists(store: LogReader, stream: StreamId) -> bool:
 async def is_erased(store: SessionStore, stream: StreamId) -> bool:
     """Return whether `stream` was erased as a whole.
 
-    A backend that cannot erase removes the stream instead. In this case, the certificate of the
-    erasure decides.
+    A backend that cannot erase removes streams instead; for a removed stream, the certificates of
+    the erasures decide.
     """
     with suppress(SessionNotFound):
         return await state_unless_erased(store, stream) is None
@@ -336,7 +336,7 @@ async def is_erased(store: SessionStore, stream: StreamId) -> bool:
 
 
 async def state_unless_erased(store: SessionStore, stream: StreamId) -> StreamState | None:
-    """Return the state of `stream`; None if `is_erased`. Raises: SessionNotFound."""
+    """Return the state of `stream`; None if the stream was erased. Raises: SessionNotFound."""
     try:
         state = await store.state(stream)
     except SessionNotFound:

@@ -54,7 +54,11 @@ def sealed(entry: Entry, salt: bytes) -> StoredEntry:
 
 
 class StoredCommit(msgspec.Struct, frozen=True):
-    """The part of a commit in one stream: `count` entries from seq `first`, and the chain hash."""
+    """The part of a commit in one stream.
+
+    `count` is the number of entries, `first` is the seq of the first entry, and `hash` is the chain
+    hash after the commit.
+    """
 
     first: int
     count: int
@@ -158,7 +162,7 @@ def content_lost(entry: Entry, name: str) -> Problem:
 def is_content_lost(problem: Problem) -> bool:
     """Return True if `content_lost` created `problem`.
 
-    Then the entry is intact, but a repair cannot restore the missing content.
+    If a content is lost, its entry is intact, but a repair cannot restore the content.
     """
     return problem.problem.endswith(_NOT_HERE)
 
@@ -333,9 +337,9 @@ def _is_unmasked(kept: str | None, computed: str | None) -> bool:
 def origin_hash_of(genesis: bytes, commits: Iterable[StoredCommit], head: int) -> bytes:
     """Return an origin's chain hash at a fork.
 
-    This is the hash after the commit that contains seq `head`. `genesis` is the origin's own
-    genesis hash (the hash before its first commit), which is returned for head -1. `commits` must
-    be in order.
+    The result is the chain hash after the commit that contains seq `head`. `genesis` is the
+    origin's own genesis hash (the hash before its first commit), which is returned for head -1.
+    `commits` must be in order.
     """
     found = genesis
     for commit in commits:

@@ -194,9 +194,9 @@ class YamlReader:
         return node.text
 
     def _plain(self, node: YamlNode) -> object:
-        """Return a scalar as a value of its kind.
+        """Return the scalar `node` as a JSON value of its kind.
 
-        If JSON has no such kind, as for dates, return the text.
+        For a kind that JSON does not have, such as a date, return the text.
         """
         digits = node.text.replace("_", "")
         match node.kind:

@@ -85,9 +85,9 @@ def make_checked(
     """Return ``make(**values)``. If ``make`` raises, pass its errors to `report` and return None.
 
     To find further errors, `make` is called again without the value that the last error names,
-    unless this value is `required`. A further error can be the consequence of a missing value. So,
-    after the first error, only errors that name an argument are reported. If `is_partial` is True,
-    the caller has already removed some invalid values. In this case, only errors that name an item
+    unless this value is `required`. A further error can be the consequence of a value that was left
+    out, so, after the first error, only errors that name an argument are reported. If `is_partial`
+    is True, the caller has already removed some invalid values, and only errors that name an item
     are reported.
     """
     left = dict(values)
@@ -239,7 +239,7 @@ def valid_items(value: Any) -> Any:
 def item_of(node: YamlNode, item: str | None) -> YamlNode:
     """Return the item with the text `item` of a list, or the value of the key `item` of a mapping.
 
-    Return `node` itself if it has no such item or key.
+    Return `node` itself if it has neither an item nor a key `item`.
     """
     values = {key.text: value for key, value in node.pairs} | {i.text: i for i in node.items}
     return node if item is None else values.get(item, node)

@@ -24,8 +24,8 @@ C = TypeVar("C", bound=type[Any])
 def one_at_a_time(serial: C) -> C:
     """Decorate the class `serial`: its coroutine methods, also inherited ones, run one at a time.
 
-    In a forked child, all these methods except `close` raise an error. The coroutine methods of
-    `serial` must not wait for other coroutines.
+    In a forked child, all coroutine methods of `serial` except `close` raise an error. The
+    coroutine methods of `serial` must not wait for other coroutines.
     """
     for name, method in inspect.getmembers(serial, inspect.iscoroutinefunction):
         if name != "close":

@@ -46,7 +46,7 @@ async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
 
 
 class UntilCancelled:
-    """A queue of work for a worker. A worker that was cancelled gets CancelledError instead."""
+    """A queue of work for a worker. A cancelled worker that asks for work gets CancelledError."""
 
     def __init__(self, queue: asyncio.Queue[Any]) -> None:
         self._queue = queue

@@ -1,8 +1,8 @@
 """Pause Python's garbage collector while a long log is decoded, or modules are loaded.
 
 The collector runs after every few hundred new objects and scans them repeatedly. Decoding 100,000
-entries spends 20 to 45 % of its time in the collector. For longer logs, this share is even larger.
-None of the objects that decoding or loading creates is garbage.
+entries spends 20 to 45 % of its time in the collector, and decoding more entries spends an even
+larger share. None of the objects that decoding or loading creates is garbage.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ def collector_paused() -> Generator[None]:
 def collector_paused_to_load() -> Generator[None]:
     """Pause the collector while modules are loaded, and add their objects to the oldest generation.
 
-    Modules remain loaded and contain tens of thousands of objects. Without this function, the next
-    collection would scan all objects of the loaded modules. Garbage that other code made before the
-    call waits for a full collection. Use this function only for loading modules, because each use
-    delays the collection of other garbage. If the program has frozen objects (``gc.freeze``), they
-    remain frozen, and the objects of the modules are not moved.
+    The modules remain loaded, so scanning their tens of thousands of objects finds no garbage.
+    Without this function, the next collection would scan all objects of the loaded modules. Garbage
+    that other code made before the call waits for a full collection. Use this function only for
+    loading modules, because each use delays the collection of other garbage. If the program has
+    frozen objects (``gc.freeze``), they remain frozen, and the objects of the modules are not
+    moved.
     """
     with collector_paused():
         before = gc.get_count()[0]

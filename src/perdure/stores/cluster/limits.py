@@ -1,7 +1,7 @@
 """Limits of shared work: concurrent turns, requests per minute, waiting turns.
 
-A limit has a subject: ``namespace:NAME``, ``model:PROVIDER:NAME`` or ``provider:NAME``. Limits are
-in the store, so all workers of a database apply the same limits.
+The subject of a limit is ``namespace:NAME``, ``model:PROVIDER:NAME`` or ``provider:NAME``. Limits
+are in the store, so all workers of a database apply the same limits.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _batch = msgspec.json.Decoder(Batch)
 class LiveReceiver:
     """Registers for watched streams with an open model call of another process.
 
-    `_known` maps a stream to the last passed or skipped event (call, number), and when this was.
+    `_known` maps a stream to its last passed or skipped event (call, number, time of passing).
     """
 
     def __init__(self, bus: LiveBus, table: LiveTable) -> None:
@@ -228,7 +228,7 @@ class LiveReceiver:
         """Return those of `rows` that can be passed to the bus.
 
         If the beginning of a call was missed, its rows are returned from the newest row with all
-        texts so far. If such a call has ended, only its last row is returned.
+        texts so far. Of an ended call whose beginning was missed, only the last row is returned.
         """
         begins: dict[tuple[StreamId, int], int] = {}
         for row in rows:

@@ -111,9 +111,9 @@ class ClusterStatus(ShortRepr, frozen=True, kw_only=True):
     """The workers of a database, and the queues of one namespace.
 
     `counts` contains numbers since the creation of the database. ``takeovers`` counts the workers
-    that were declared dead, ``false_takeovers`` counts those of them that reported again, and
-    ``requeued`` counts the works that were queued again. Work that a limit holds back counts as
-    running in its queue.
+    that were declared dead. ``false_takeovers`` counts the workers that reported again after they
+    were declared dead. ``requeued`` counts the pieces of work that were queued again. Work that a
+    limit holds back counts as running in its queue.
     """
 
     workers: tuple[WorkerInfo, ...]

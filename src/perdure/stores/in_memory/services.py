@@ -74,7 +74,7 @@ class MemoryHandle:
     def check_open(self) -> None:
         """Check that the handle is open.
 
-        Raises: StoreUnavailable if it was closed.
+        Raises: StoreUnavailable if the handle was closed.
         """
         if self.is_closed:
             raise StoreUnavailable(ADDRESS, "it was closed; open it again")

@@ -1,7 +1,7 @@
 """The store in this process's memory: for tests, for drafts, and for use without a file.
 
 A `Memory` holds the data. A `MemoryStore` is a handle on one namespace of a memory, and several
-handles may share a memory. Closing a handle does not delete the data, but the data is lost when the
+handles can share a memory. Closing a handle does not delete the data, but the data is lost when the
 process ends.
 """
 

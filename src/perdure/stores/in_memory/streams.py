@@ -149,7 +149,7 @@ def entry_in(heap: Heap, held: HeldStream, reference: str) -> Entry | None:
 def tree_entry_in(heap: Heap, held: HeldStream, reference: EntryId) -> Entry:
     """Return the tree entry with the id `reference`.
 
-    Raises: EntryNotFound if the stream does not see it.
+    Raises: EntryNotFound if the stream does not see the entry.
     """
     entry = entry_in(heap, held, reference)
     if entry is None or entry.lane != "tree":
@@ -215,8 +215,8 @@ def branch_in(
 def around_in(heap: Heap, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
     """Return the `references` on the branch to `leaf`, each with its neighbors.
 
-    Each has up to `reach` neighbors on either side.
-    Walks the branch in memory, from `leaf` back to the first of `references`.
+    Each returned entry has up to `reach` neighbors on either side. The call walks the branch in
+    memory, from `leaf` back to the first of `references`.
     """
     sought = {each: heap.nodes[each].depth for each in references if each in heap.nodes}
     if not sought:

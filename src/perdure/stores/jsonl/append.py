@@ -1,8 +1,9 @@
 """Commit to one session: plan, write the lines with one write call, then update the index.
 
 The caller holds the session's lock and has read the file to its end. A rejected commit leaves the
-file unchanged. A failed write may leave lines of a commit without the `Batch` that would end the
-commit. Readers ignore these lines. The next commit is written after them.
+file unchanged. A failed write can leave lines of a commit without the `Batch` that would end the
+commit. Readers ignore the lines of an unfinished commit, and the next commit is written after these
+lines.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ Parent = str | None
 
 
 class EntryLines(msgspec.Struct, frozen=True):
-    """The lines of an entry. The last line is made by `line`, because it can end a commit."""
+    """The lines of an entry. The method `line` makes the last line, which can end a commit."""
 
     lines: tuple[bytes, ...]
     last: Fields
@@ -52,7 +52,7 @@ def entry_lines(
 ) -> EntryLines:
     """Return the records of `entry`; the first record has the parent `parent`.
 
-    Records cannot express all fields of the entry. `ours` contains the other fields.
+    `ours` contains the fields of the entry that records cannot express.
     """
     records = codec.records(entry, readable(entry), writing)
     patch = _patch(entry, records, codec)
@@ -104,7 +104,7 @@ Patch = tuple[dict[str, msgspec.Raw] | None, tuple[str, ...]]
 def _patch(entry: Entry, records: Sequence[Fields], codec: Codec) -> Patch | None:
     """Return the fields to set and the fields to drop, so that `records` give the body.
 
-    Return None if that is impossible.
+    Return None if there are no such fields to set and drop.
     """
     try:
         plain = _plain(_join_records([codec.said(record, Media()) for record in records]))

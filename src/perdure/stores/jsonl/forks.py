@@ -38,9 +38,10 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class CopiedFork(msgspec.Struct, frozen=True):
-    """A fork as a new stream: `write` creates it, and its first `count` entries are copies.
+    """A fork as a new stream.
 
-    Shape: `ids` maps an entry of the origin to its copy.
+    Shape: `write` creates the new stream, and the first `count` entries of `write` are copies.
+    `ids` maps an entry of the origin to its copy.
     """
 
     write: Write

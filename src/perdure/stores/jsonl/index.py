@@ -67,7 +67,7 @@ class Log(IndexState):
     def refresh(self) -> bool:
         """Read the bytes added to the file; False if the file is missing or contains no session.
 
-        Raises: StoreTooNew if a newer perdure wrote it; StoreUnavailable.
+        Raises: StoreTooNew if a newer perdure wrote the file; StoreUnavailable.
         """
         try:
             with open_to_read(self.path) as file:

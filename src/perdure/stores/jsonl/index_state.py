@@ -42,7 +42,7 @@ class Line(NamedTuple):
 class Run:
     """The lines that another program wrote since perdure's last batch.
 
-    A run contains the hashes of these lines, and the seq of the first one.
+    A run contains the hashes of the other program's lines, and the seq of the first line's entry.
     """
 
     first: int = 0
@@ -183,9 +183,10 @@ def foreign_entry(log: IndexState, said: Said, parent: int | None, part: int) ->
 def _resolve_reference(log: IndexState, name: str, record: str, parent: int | None) -> int | None:
     """Resolve the reference in the field `name` to the seq of a tree entry.
 
-    The reference is the id `record`. If `record` is a side record, the result is another entry. For
-    the field "target", this is the tree entry before the side record. For any other field, this is
-    the entry that follows that tree entry on the branch of `parent`.
+    `record` is the id of the referenced record. If `record` is a side record, the field "target"
+    refers to the tree entry before the side record. If `record` is a side record, any other field
+    refers to the entry on the branch of `parent` whose parent is the tree entry before the side
+    record.
     """
     seq = log.ids.get(record)
     if seq is None or log.rows[seq].lane == "tree":

@@ -79,7 +79,8 @@ class SessionIndex:
     def tail(self, stream: StreamId) -> Tail | None:
         """Return the end of the session's file.
 
-        Return None if the whole file was already read, or must be read.
+        Return None if there is no such session, if the whole file was already read, or if the end
+        of the file cannot be used without the rest.
         """
         path = self.path(stream)
         if path is None or path in self._logs:

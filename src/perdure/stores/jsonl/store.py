@@ -3,7 +3,7 @@
 perdure can read and continue sessions of pi or Operator. The program whose format the folder has
 can continue sessions of perdure. How files provide the guarantees, and at what cost, is described
 in ``docs/jsonl.md``. All disk access runs on one thread of the handle. Other handles, other
-processes, and pi or Operator may use the same folder at the same time.
+processes, and pi or Operator can use the same folder at the same time.
 """
 
 from __future__ import annotations

@@ -44,9 +44,9 @@ class StreamSegment(msgspec.Struct, frozen=True):
     """Consecutive commits of one stream.
 
     Shape: `before` is the hash of the chain before the first commit. At the start of the stream,
-    `before` is the genesis hash. `aliases` are pairs (foreign id, seq) of entries in these commits.
-    `epoch` is the epoch of the stream. `is_erased` means that the whole session was erased. The
-    genesis hash can then no longer be computed from the header.
+    `before` is the genesis hash. `aliases` are pairs (foreign id, seq) of entries in the `commits`.
+    `epoch` is the epoch of the stream. `is_erased` means that the whole session was erased, so the
+    genesis hash can no longer be computed from the header.
     """
 
     header: StreamHeader

@@ -18,7 +18,7 @@ DAY_MS = 86_400_000
 
 
 class StreamSize(msgspec.Struct, frozen=True):
-    """One session or flow: `bytes` is the size of the stream's own bodies, without contents."""
+    """The size of a session or flow; `bytes` counts the stream's own bodies, without contents."""
 
     stream: StreamId
     kind: str

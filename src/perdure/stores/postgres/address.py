@@ -38,7 +38,8 @@ _DEFAULTS = {
 class Route(NamedTuple):
     """libpq connection strings.
 
-    `pooled` is the address for transactions. `direct` is the address for all other work.
+    `pooled` is the address for transactions. `direct` is the address for everything except
+    transactions.
 
     `replica` is the address of a streaming replica for lists and search; None without a replica.
     """

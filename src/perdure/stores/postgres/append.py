@@ -4,7 +4,7 @@ A handle caches the state of the streams it wrote. While the handle is the only 
 one round trip, and this process plans all changes. Before any change, ``perdure.append`` checks in
 the server that the stream matches the cached state (same hash, same epoch). If the cached state is
 outdated, or the commit writes to several streams, the commit locks the rows of the streams, in the
-order of their ids. Then it reads the rows. A commit is rejected only based on rows that were read
+order of their ids, and then reads the rows. A commit is rejected only based on rows that were read
 under a lock.
 """
 

@@ -90,8 +90,8 @@ async def _create_fork(
 ) -> Stream:
     """Create a fork without locking its origin.
 
-    No lock is needed, because every inherited value either never changes or is needed in its
-    current state.
+    No lock is needed, because each value that a fork inherits either never changes, or is inherited
+    with its value at the time of the call.
     """
     ns, of = namespace, fork.stream
     wanted = [] if fork.leaf is None else [fork.leaf]

@@ -107,8 +107,8 @@ class _Pipeline(AsyncPipeline):
     """A pipeline that ends with Sync only; psycopg's own pipeline also sends Flush.
 
     The server starts the timer of ``idle_in_transaction_session_timeout`` at Sync. Any message from
-    the client stops this timer, and Flush does not start it again. So the locks of a process that
-    is suspended after a Flush would never time out.
+    the client stops the timer, and Flush does not start the timer again. So the locks of a process
+    that is suspended after a Flush would never time out.
     """
 
     def _exit_gen(self) -> PQGen[None]:
@@ -159,7 +159,7 @@ class Pool(AsyncConnectionPool[_PooledConnection]):
     """A pool whose workers end when they are cancelled.
 
     psycopg's worker treats a cancellation during its work as a failure of that work, and waits for
-    the next work. `asyncio.run` cancels each task only once, so it would wait forever for such a
+    the next work. `asyncio.run` cancels each task only once, so it would wait forever for psycopg's
     worker.
     """
 
@@ -380,7 +380,7 @@ class Database:
         self._usable()
 
     def check_loop(self) -> bool:
-        """Whether this process opened the store. Raises: StoreUnavailable in another loop."""
+        """Whether this process opened the store. Raises: StoreUnavailable in another event loop."""
         if self._process.is_this and running_loop() is not self._loop:
             raise StoreUnavailable(self.address, _OTHER_LOOP)
         return self._process.is_this
@@ -448,7 +448,7 @@ class Transaction:
     """A transaction that its caller has begun on the connection `connected`.
 
     Calls inside the transaction must not borrow a second connection. If all connections were in
-    use, such calls would wait for each other forever.
+    use, calls that need a second connection would wait for each other forever.
     """
 
     def __init__(self, connected: Connected, namespace: str) -> None:

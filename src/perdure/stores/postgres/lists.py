@@ -175,9 +175,10 @@ async def few_sessions(
     """Return the sessions whose ids begin with `prefix`, or whose names may contain all `parts`.
 
     The sessions with the newest activity come first. Return None if there are too many candidates
-    both for `prefix` and for `parts`. For `prefix`, this means that more than `most` sessions
-    match. For `parts`, this means that more than `most` sessions have the rarest of `parts`, or
-    that more than `most` sessions have a name that is too long for the index.
+    both for `prefix` and for `parts`. There are too many candidates for `prefix` if more than
+    `most` sessions match. There are too many candidates for `parts` if more than `most` sessions
+    have the rarest of `parts`, or if more than `most` sessions have a name that is too long for the
+    index.
     """
     ns = db.namespace
     ids = (ns, prefix, prefix + "\U0010ffff")

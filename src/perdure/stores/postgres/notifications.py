@@ -133,7 +133,7 @@ class Watcher:
     def wake_soon(self) -> None:
         """Wake the namespace's iterators after a short time.
 
-        At the moment, commits in progress hide entries from `feed`.
+        Call this method if commits in progress hide entries from `feed`.
         """
         asyncio.get_running_loop().call_later(
             SETTLE_S, self._watches.wake_namespace, self._database.namespace

@@ -308,7 +308,7 @@ async def sessions(
     """Return sessions, newest activity first; reads pages until enough sessions match.
 
     With a query or an id prefix, each round first searches the indexes of names and ids. If the
-    indexes find few sessions, only these sessions are read, and no further pages.
+    indexes find only a few sessions, the call reads these sessions instead of further pages.
     """
     db.check_usable()
     after = sought.get("after")

@@ -224,7 +224,7 @@ class _SaltsDumper(_ArrayDumper):
 def set_types(db: AdaptContext) -> None:
     """Send numbers as bigint and strings as text.
 
-    Otherwise, the type of a number would depend on its value, and the same statement would be
+    By default, psycopg chooses the type of a number by its value, so the same statement would be
     prepared once for each type.
     """
     db.adapters.register_dumper(int, Int8BinaryDumper)

@@ -95,11 +95,11 @@ def _live_forks(
 
 
 class StreamErasure(msgspec.Struct, frozen=True, kw_only=True):
-    """The erasure of one stream: `erased` ranges of seqs, and ranges that are `kept` for forks.
+    """The erasure of one stream.
 
-    If only entries are erased, `listed` is the message text that lists show afterwards. `requested`
-    counts the entries that the request named. `notes` are appended to the stream in the erasure's
-    commit.
+    `erased` are the ranges of seqs to erase, and `kept` are the ranges that stay for forks. If only
+    entries are erased, `listed` is the message text that lists show afterwards. `requested` counts
+    the entries that the request named. `notes` are appended to the stream in the erasure's commit.
     """
 
     stream: StreamId
@@ -171,7 +171,7 @@ def takings(
 
     `heads` contains the heads of the targets; `seen` contains the visible entries of each stream
     that `streams_to_read` returns. If a summary that forks share must be erased, the call needs the
-    visible entries of all forks. If `seen` does not have them, the call returns None.
+    visible entries of all forks, and returns None if `seen` lacks some of these entries.
     """
     kin = _Kin(reach, relations)
     kept = kept_for((seen[fork] for fork in kin.nearest()), reach.targets)
@@ -242,7 +242,7 @@ class _Kin:
     ) -> bool:
         """Return whether `stream` or one of its origins is a fork that stays.
 
-        Origins are checked up to the targets.
+        The call follows the origins of `stream` only until a target of the erasure.
         """
         passed: list[StreamId] = []
         while stream not in known and stream not in live and stream not in self._targets:

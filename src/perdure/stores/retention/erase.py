@@ -63,7 +63,11 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self.forks if self.is_of_session else "erase"
 
     def require_head(self, state: StreamState) -> None:
-        """Check the head in `state`. Raises: HeadConflict if it is not `expected_head`; Erased."""
+        """Check the head in `state`.
+
+        Raises: HeadConflict if the session is not erased and the head is not `expected_head`;
+        Erased if the request names single entries of an erased session.
+        """
         is_erased = state.info.status == "erased"
         if self.scope == "entries" and is_erased:
             raise Erased(state.header.id)
@@ -117,10 +121,10 @@ class ErasedSession(ShortRepr, frozen=True, kw_only=True):
     replace the bodies; it is 0 if the session was removed whole. `kept` are ranges that stay for
     the forks in `kept_for`. `hash_before` and `hash_after` are the hashes of the chain, in
     hexadecimal, before and after the entry that records the erasure; after a removal, `hash_after`
-    is None. `is_whole` is False if only some entries of the session were erased. These entries were
-    requested, or they are copies, summaries or facts of erased entries, possibly of another
-    session. `requested` counts only the entries that the request named. `requested` is 0 for whole
-    sessions.
+    is None. `is_whole` is False if only some entries of the session were erased. If `is_whole` is
+    False, each erased entry was requested, or is a copy, a summary or a fact of another erased
+    entry, possibly of another session. `requested` counts only the entries that the request named.
+    `requested` is 0 for whole sessions.
     Units: `bytes` is the size of the bodies.
     """
 

@@ -1,7 +1,8 @@
 """Plan the erasure of each stream.
 
 The functions are pure. A generator asks for the data that it needs, such as the entries that a fork
-can read, by yielding a question. A backend answers the questions and executes the plan.
+can read, by yielding a question. A backend answers the questions of the generator, and executes the
+plan.
 """
 
 from __future__ import annotations

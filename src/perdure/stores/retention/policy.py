@@ -149,7 +149,10 @@ def is_over(held: int, limit: int | None) -> bool:
 
 
 def oldest_kept(limit_s: int | None, now: int) -> int | None:
-    """Return the time before which data is expired: `limit_s` before `now`; None if no limit."""
+    """Return the time before which data is expired; None if no limit is set.
+
+    The time is `limit_s` before `now`.
+    """
     return None if limit_s is None else now - limit_s * 1000
 
 

@@ -1,4 +1,4 @@
-"""Quotas of a namespace: a commit that would exceed one is rejected."""
+"""Quotas of a namespace: a commit that would exceed a quota is rejected."""
 
 from __future__ import annotations
 

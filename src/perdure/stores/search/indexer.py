@@ -3,8 +3,8 @@
 The index mark, the end of the indexed log, moves in the transaction that stores the texts. So the
 index stays consistent if a process is killed or if two processes index at the same time. A step is
 stored only if the index mark, the end of the indexed log, is still where the step began. A few new
-texts are indexed one by one. If there are some hundred texts, they together become a part of the
-index (``session.search.parts``).
+texts are indexed one by one. Some hundred texts together become one part of the index
+(``session.search.parts``).
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ class Mark(NamedTuple):
     def usable(self) -> Mark:
         """The index mark to use.
 
-        If other rules built the index, this is the mark of an empty index.
+        If the index was built by the rules of another version, the result is the mark of an empty
+        index.
         """
         return self if self.version == VERSION else Mark(VERSION, forgotten=self.forgotten)
 
@@ -144,7 +145,7 @@ def part_row(number: int, part: Part) -> PartRow:
 class NextTexts(NamedTuple):
     """The next texts of the log in order, each with the index mark after the text is indexed.
 
-    `end` is the index mark after all of these texts.
+    `end` is the index mark after all texts in `found` are indexed.
     """
 
     found: Sequence[tuple[Found, Mark]]

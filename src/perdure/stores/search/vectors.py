@@ -45,7 +45,7 @@ class VectorState(NamedTuple):
 class Unembedded(NamedTuple):
     """The next texts without a vector, in the order of the log.
 
-    With each text comes the position of the log after this text. `before` is the position before
+    Each text in `texts` has the position of the log after the text. `before` is the position before
     the first text, and `end` is the position up to which the log was read.
     """
 

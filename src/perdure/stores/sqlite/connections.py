@@ -1,7 +1,7 @@
 """Open connections for a path: inspect the file, check write access, configure connections.
 
-A file that is not a store, is damaged, or has a newer schema remains byte-identical. For this, the
-file's header is read before SQLite may change the file. Until the schema version is known,
+A file that is not a store, is damaged, or has a newer schema remains byte-identical, because the
+file's header is read before SQLite can change the file. Until the schema version is known,
 connections do not checkpoint the write-ahead log when they are closed. The header is read through
 SQLite's own file layer, because closing the file in any other way releases this process's locks on
 the file.
@@ -85,7 +85,7 @@ _FOREIGN = "it is the database of another program"
 class LockWait:
     """The longest time that the connections of one file wait for other processes.
 
-    Units: `limit_s` seconds.
+    Units: `limit_s` is in seconds.
     """
 
     def __init__(self, limit_s: float = LOCK_TIMEOUT_S) -> None:
@@ -102,8 +102,8 @@ class Site(msgspec.Struct, frozen=True):
     `is_immutable` means that no process can write the file or create its lock files.
 
     `identity` distinguishes the file from a later file with the same name. All connections of a
-    site share `wait`. If `is_copied` is True, the file is only read in order to copy it. In this
-    case, it may have the last schema before the first release (`UNRELEASED`).
+    site share `wait`. If `is_copied` is True, the file is only read in order to copy it. A file
+    that is only copied is allowed to have the last schema before the first release (`UNRELEASED`).
     """
 
     path: Path
@@ -145,8 +145,8 @@ def open_site(
 ) -> Site:
     """Return the store at `path`, migrated to the newest schema.
 
-    If `is_copied` is True, the file is only read in order to copy it. In this case, it may have the
-    last schema before the first release.
+    If `is_copied` is True, the file is only read in order to copy it. A file that is only copied is
+    allowed to have the last schema before the first release.
     Raises: StoreReadOnly if the store cannot be migrated. The call raises KeyMissing, KeyWrong or
     StoreNotEncrypted if `key` does not fit the file. The call raises NotAStore, StoreCorrupt,
     StoreTooNew, StoreTooOld or StoreUnavailable if the file cannot be used.
@@ -161,8 +161,8 @@ def open_site(
 def _is_current(site: Site) -> bool:
     """Return whether the header shows the newest schema and write-ahead logging, and no log exists.
 
-    Then there is nothing to prepare. The result is always False for a read-only store, because only
-    `prepare` checks its schema.
+    If the result is True, the store needs no call of `prepare`. The result is always False for a
+    read-only store, because only `prepare` checks its schema.
     """
     if not site.is_writable or _is_in_use(site.path):
         return False
@@ -287,8 +287,8 @@ def _immutable_connection(path: Path, key: StoreKey | None) -> Connection:
 def locate_site(path: Path, *, key: StoreKey | None, is_copied: bool = False) -> Site:
     """Inspect the file at `path`, but not its schema.
 
-    If `is_copied` is True, the file is only read in order to copy it. In this case, it may have the
-    last schema before the first release.
+    If `is_copied` is True, the file is only read in order to copy it. A file that is only copied is
+    allowed to have the last schema before the first release.
     Raises: the errors of `open_site`.
     """
     remove_dead_copy(path)
@@ -308,7 +308,10 @@ def locate_site(path: Path, *, key: StoreKey | None, is_copied: bool = False) ->
 
 
 def _is_writable(path: Path) -> bool:
-    """Return whether this user can write `path`; False, even for root, if nobody may write."""
+    """Return whether this user can write `path`.
+
+    The result is False, even for root, if the file gives nobody a write permission.
+    """
     return os.access(path, os.W_OK) and bool(path.stat().st_mode & _ANY_WRITE)
 
 

@@ -84,7 +84,7 @@ class Database:
         return _identity(self.path) not in (self.site.identity, None)
 
     def check_usable(self) -> None:
-        """Check that calls are possible.
+        """Check that the caller can use the database.
 
         Raises: StoreUnavailable in a forked child, or if the database is closed. Raises NotAsyncio
         if no asyncio event loop runs.
@@ -368,7 +368,7 @@ def attach(
 
     The call blocks. The shortest `lock_timeout_s` among the handles of a file applies to all its
     handles.
-    Raises: StoreReadOnly if this user may not look into the folder; the errors of
+    Raises: StoreReadOnly if this user has no permission to look into the folder; the errors of
     `connections.open_site`.
     """
     path = path.absolute()

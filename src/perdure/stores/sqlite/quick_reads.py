@@ -1,8 +1,8 @@
 """Reads of a plain store file for shell completion, which must not open the store.
 
-Completion runs at each key press. Opening a store needs threads, an event loop and keys, and costs
-three times the CPU time of this module. This module creates no file, waits for no lock and repairs
-nothing. If anything about the file is unusual, the caller must open the store instead.
+Shell completion runs at each key press. Opening a store needs threads, an event loop and keys, and
+costs three times the CPU time of this module. This module creates no file, waits for no lock and
+repairs nothing. If anything about the file is unusual, the caller must open the store instead.
 `SqliteStore`, the class of an open store, also inherits its read methods from `FileReader`.
 """
 
@@ -113,9 +113,9 @@ def read_quickly(
 ) -> T | None:
     """Return the result of `look`, which may await only methods of its `QuickReads`.
 
-    Returns None if the store has to be opened for the answer. This is the case if the file is
-    missing, encrypted, locked, damaged or of another version. It is also the case if an erasure is
-    unfinished, the namespace is missing, or `look` raised an error of perdure.
+    Returns None if the file is missing, encrypted, locked, damaged or of another version. Also
+    returns None if an erasure is unfinished, if the namespace is missing, or if `look` raised an
+    error of perdure. After None, the caller has to open the store for the answer.
     """
     address = _read_only_address(path)
     if address is None:
@@ -132,7 +132,7 @@ def read_quickly(
 def _read_only_address(path: Path) -> str | None:
     """Return a URI with which SQLite reads the file and writes nothing.
 
-    None means that SQLite cannot read the file in this way now.
+    None means that SQLite cannot read the file at the moment without writing.
     """
     if not path.is_file():
         return None

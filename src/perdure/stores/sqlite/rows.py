@@ -136,8 +136,8 @@ class Tables(SqlRows):
     def forget_standing(self, *, is_doubted: bool = False) -> None:
         """Remove the stream states from the cache.
 
-        If `is_doubted` is True, move them to `doubted`, because they can be used again after a
-        check.
+        If `is_doubted` is True, move the stream states to `doubted`, because a check can make them
+        usable again.
         """
         if is_doubted:
             self.doubted.update(self.standing)

@@ -89,8 +89,8 @@ class SqliteStore(FileReader[SqliteHandle]):
         """Open the store in the file `path`; create a missing store if `is_created`.
 
         If `key` is given, a new file is created encrypted, and an existing file must already be
-        encrypted. If `is_copied` is True, the file is only read in order to copy it. In this case,
-        it may have the last schema before the first release.
+        encrypted. If `is_copied` is True, the file is only read in order to copy it. A file that is
+        only copied is allowed to have the last schema before the first release.
 
         Durable: at durability "full", a commit survives power loss once the call returns. At
         "normal", a commit survives the end of the process, but a power cut may lose the newest

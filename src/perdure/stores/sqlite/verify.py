@@ -1,4 +1,4 @@
-"""Verify a whole namespace: SQLite's own structure, every stream, and every derived number.
+"""Verify SQLite's own structure, and every stream and every derived number of a namespace.
 
 ``stores.verification`` recomputes the values that every backend stores (hashes, order, parents,
 leaf, counts). This module checks the data that only this backend stores: runs, depths, counts along

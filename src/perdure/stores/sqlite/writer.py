@@ -4,8 +4,8 @@ When the writer is free and has locked the file, all waiting requests run in one
 commit), so they share one ``fsync``. A rejected request does not affect other requests. After an
 unexpected error the transaction is rolled back and its requests run one by one, so that only the
 request that causes an error fails. The event loops that wait for results are woken once per
-transaction. Callers that receive results together often make their next requests immediately. The
-writer collects these requests, so that they run in one transaction again. If the writer took each
+transaction. Callers that receive results together often make their next requests immediately, so
+the writer collects the next requests to run them in one transaction again. If the writer took each
 request as soon as it arrived, the writer's thread and the event loop would compete for Python's
 global interpreter lock.
 """
@@ -272,8 +272,8 @@ class Writer:
     def _attempt(self, group: list[_Job], *, is_open: bool = False) -> list[Outcome] | None:
         """Run the jobs and return their outcomes.
 
-        Returns None if the group failed, but some of its jobs may succeed alone. The caller then
-        runs each job alone.
+        Returns None if the group failed, but some of its jobs may succeed alone. After None, the
+        caller runs each job alone.
 
         If `is_open` is True, the group also receives jobs that arrive while another process locks
         the file.

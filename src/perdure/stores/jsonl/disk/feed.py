@@ -200,7 +200,7 @@ class Feed:
     def extend_soon(self, stream: StreamId, head: int, path: Path) -> None:
         """Call `extend` for entries that were just written, unless the feed is locked.
 
-        The call does nothing if another process holds the feed's lock; then the next reader assigns
+        If another process holds the feed's lock, the call does nothing, and the next reader assigns
         the positions.
         """
         with suppress(LockBusy):

@@ -298,7 +298,10 @@ def is_session_file(name: str) -> bool:
 
 
 def namespace_folder(root: Path, namespace: str) -> Path:
-    """Return the folder of a namespace: `root` for ``default``, otherwise a subfolder of `root`."""
+    """Return the folder of a namespace.
+
+    The namespace ``default`` uses `root` itself; any other namespace uses a subfolder of `root`.
+    """
     if namespace == "default":
         return root
     plain = "abcdefghijklmnopqrstuvwxyz0123456789-"

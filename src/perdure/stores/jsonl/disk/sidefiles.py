@@ -1,8 +1,8 @@
 """Side files of the session files: leases, partial answers, contents.
 
-A lease and a partial answer are small files. Each write replaces the whole file, under the lock of
-its session. The file of a content has the content's hash as its name, and is in one of 256 folders.
-The file is written only once.
+A lease and a partial answer are small files: each write replaces the whole file, under the
+session's lock. The file of a content is written only once. The file has the content's hash as its
+name, and is in one of 256 folders.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class FolderThread:
         return self._locks.without_waiting(work)
 
     def check_usable(self) -> None:
-        """Check that calls are possible.
+        """Check that the caller can use the thread.
 
         Raises: StoreUnavailable in a forked child process, or after the thread has ended.
         """

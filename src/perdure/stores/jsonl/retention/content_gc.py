@@ -106,8 +106,8 @@ class ReferenceScan:
     def names_in(self, path: Path) -> set[str] | None:
         """Return the names of contents that a file references; None if a part is unreadable.
 
-        A record may contain the bytes of a picture without the name of this content. So the names
-        cannot be found by searching the file's text alone.
+        A record may contain the bytes of a picture without the name of the picture's content. So a
+        search of the file's text alone does not find all names.
         """
         try:
             found = self._found_in(path)

@@ -1,7 +1,8 @@
 """Find the entries on a session's branch from the few places where the session branched.
 
-The parent of nearly every tree entry is the tree entry before it. Only the entries with another
-parent are stored, so a search finds the entries of a branch without reading the session's file.
+The parent of nearly every tree entry is the tree entry before it. Only the tree entries whose
+parent is not the preceding tree entry are stored. So a search finds the entries of a branch without
+reading the session's file.
 """
 
 from __future__ import annotations

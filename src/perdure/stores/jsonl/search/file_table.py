@@ -139,8 +139,8 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
 class Place(msgspec.Struct, array_like=True, frozen=True):
     """The location of a text: its session's number, its seq, and its line (see ``rows.Row``).
 
-    `target` is the seq of an entry. The text is on exactly those branches that contain this entry.
-    `target` can also be `EVERYWHERE` or `NOWHERE`. Units: bytes, Unix milliseconds.
+    `target` is the seq of an entry; the text is on exactly those branches that contain the entry
+    `target`. `target` can also be `EVERYWHERE` or `NOWHERE`. Units: bytes, Unix milliseconds.
     """
 
     session: int

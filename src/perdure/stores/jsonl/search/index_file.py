@@ -2,8 +2,8 @@
 
 The index can be rebuilt from the session files at any time, so a damaged or foreign index file is
 removed, not repaired. All processes hold the lock `LOCK` while they open, change or remove the
-file. SQLite finds the log files of a database by the name of the database. So the log files must be
-removed together with the index. Otherwise, SQLite would apply them to a new index with the same
+file. SQLite finds the log files of a database by the name of the database. If the log files were
+not removed together with the index, SQLite would apply the log files to a new index with the same
 name.
 """
 

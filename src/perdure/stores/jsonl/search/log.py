@@ -3,7 +3,7 @@
 A text has the position of its entry in the folder's feed; the title of a session has the negative
 number of the session. The index stores for each file how many entries are indexed, because other
 programs append lines and rewrite files. The stored index mark does not show whether the index lacks
-entries. `FolderScan` finds this out.
+entries, so a `FolderScan` lists the sessions with entries that are not indexed.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class FolderLog:
 
     `catalogue` is the state of the index in `tables`. With `sought`, a text that the index found
     must still match the query when it is read from the file.
-    Raises: Untrue if a text that the index found does not match the query. Reading raises
-    StoreUnavailable if a file cannot be read.
+    Raises: the exception Untrue if a text that the index found does not match the query. Reading
+    raises StoreUnavailable if a file cannot be read.
     """
 
     def __init__(

@@ -86,7 +86,7 @@ class PrefilterMatch:
         self._rows: set[re.Pattern[bytes]] = set()
 
     def take(self, lines: bytes) -> bool:
-        """Whether `lines`, together with the lines before, may contain a match.
+        """Whether `lines`, together with the lines of earlier calls, may contain a match.
 
         Shape: `lines` are complete lines; an incomplete line is ignored and must be passed again as
         a whole.

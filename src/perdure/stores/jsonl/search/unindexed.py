@@ -167,7 +167,7 @@ def _stands(last: tuple[int, Row], log: Log) -> bool:
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    """Yield a file in pieces; a line that is cut at the end of a piece is repeated in the next.
+    """Yield a file in pieces; a line that is cut at the end of one piece begins the next piece.
 
     Shape: empty if the file does not exist.
     """

@@ -3,7 +3,7 @@
 Each statement that locks rows of other workers is sent alone, in a message of a few hundred bytes,
 which libpq sends at once. So a process that is stopped while it sends a statement never keeps a
 lock on the rows of other workers. Only the message that changes the slots of a worker can be long,
-because it contains all changed slots. This message locks only rows of that worker.
+because it contains all changed slots; it locks only rows of the worker itself.
 """
 
 from __future__ import annotations

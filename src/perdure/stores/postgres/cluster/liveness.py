@@ -2,10 +2,11 @@
 
 All times are from the server's clock. A worker has a separate connection for its reports, used by
 one thread, so that a busy event loop does not look like a dead worker. The worker holds an advisory
-lock on the connection for its reports. If the lock is free, the worker's process has ended, and
-another worker can take over at once. If a worker that was declared dead reports again, its process
-was not dead, but only suspended. The epochs of a worker that was declared dead were raised, so it
-cannot write the rest of its old work. The worker then continues as a new worker.
+lock on the connection for its reports. If a worker's lock is free, the worker's process has ended,
+and another worker can take over at once. If a worker that was declared dead reports again, its
+process was not dead, but only suspended. The epochs of a worker that was declared dead were raised,
+so it cannot write the rest of its old work. A worker that reports again after it was declared dead
+continues as a new worker.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
 Fencing the sessions and queueing their work are one transaction, so a worker that dies in between
 leaves no partial change. No step waits for a lock, because a worker that was stopped inside a
 commit holds the row of its session. If the server waits for the stopped worker's next message,
-perdure ends that connection, even if it belongs to a pooler. This is necessary because the server
-applies no time limit between the messages of a pipeline. A session whose row is still locked is
-left for the next try, and does not delay other sessions.
+perdure ends that connection, even if it belongs to a pooler. The server itself would not end the
+connection of a stopped worker, because the server applies no time limit between the messages of a
+pipeline. A session whose row is still locked is left for the next try, and does not delay other
+sessions.
 """
 
 from __future__ import annotations
@@ -113,8 +114,8 @@ def begun_work(rows: Iterable[Row]) -> dict[str, list[Work]]:
 def take_over(db: Connection[Row], worker: str, owner: str, works: Iterable[Work]) -> int:
     """Fence the sessions of `works`, which a dead worker has begun, and queue the work again.
 
-    Return the number of works that were queued again. If the row of a session stays locked, the
-    next call handles the work of that session.
+    Return how many pieces of work were queued again. If the row of a session stays locked, the next
+    call handles the work of that session.
     """
     by_namespace: dict[str, list[Work]] = defaultdict(list)
     for work in works:

@@ -1,8 +1,8 @@
 """Read every row of a namespace that the server can still read, despite other damage.
 
-A stream is queried as a whole, then row by row if the server fails at one of its rows. This module
-does not interpret the rows: ``stores.maintenance.repair`` does. The salvage runs on a thread with
-its own connection, which reads one snapshot and changes nothing.
+A stream is queried as a whole, then row by row if the server fails at one of its rows. Only
+``stores.maintenance.repair`` interprets the rows. The salvage runs on a thread with its own
+connection, which reads one snapshot and changes nothing.
 """
 
 from __future__ import annotations

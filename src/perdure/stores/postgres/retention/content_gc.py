@@ -1,9 +1,10 @@
 """Remove unreferenced contents while other processes write.
 
 First, a reader scans the entries of the namespace for names of contents. The scan ends at a
-position before which no new commit can appear. Then a lock prevents new contents. Under the lock,
-the newer entries are scanned, and the contents that are still unreferenced are removed. A commit
-that references a removed content again also stores that content again.
+position before which no new commit can appear. After the scan, a lock prevents commits from adding
+contents. Under the lock, the newer entries are scanned, and the contents that are still
+unreferenced are removed. A commit that references a removed content again also stores that content
+again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Erase in one transaction: if the process is killed, nothing is erased.
 
-First, the streams are locked in the order of their ids. Then the call searches for related streams
-again, until all of them are locked. A fork created during an erasure waits, and then fails because
-its origin is erased. Writes to other streams continue.
+First, the streams in the scope of the erasure are locked in the order of their ids. After locking,
+the call searches for related streams again, until all related streams are locked. A fork created
+during an erasure waits, and then fails because its origin is erased. Writes to other streams
+continue.
 """
 
 from __future__ import annotations

@@ -257,10 +257,10 @@ async def forget_old_keys(db: Database, now: int | None) -> int:
 
 
 async def give_back(db: Database) -> int:
-    """Implement ``RetentionService.give_back``; return 0 if the login may not run a vacuum.
+    """Implement ``RetentionService.give_back``; return 0 if this login cannot run a vacuum.
 
-    In that case, the server frees the space by itself. A vacuum returns only the free pages at the
-    end of a table.
+    If the login has no permission to run a vacuum, the server frees the space by itself. A vacuum
+    returns only the free pages at the end of a table.
     """
     connected = await db.connect_apart()
     try:

@@ -1,8 +1,8 @@
 """The size of a namespace: stored counts up to a position, plus the data after this position.
 
 A commit does not update the counts, so that commits of a namespace do not wait for each other at
-one row. A read that had to count many later rows stores the new counts. An erasure or removal
-resets the counts.
+one row. A read that had to count many rows after the position of the stored counts stores the new
+counts. An erasure or removal resets the counts.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ async def namespace_totals(db: Database) -> NamespaceTotals:
 def asking_held(namespace: str, upto: int = _LAST) -> Statement:
     """Return the query for the usage of the namespace: the stored counts plus all later entries.
 
-    The result has the generation and the position of the stored counts, the number of later rows,
-    and the fields of `NamespaceTotals`. Each reset increases the generation.
+    The result has the generation and the position of the stored counts, the number of rows after
+    this position, and the fields of `NamespaceTotals`. Each reset increases the generation.
     """
     return Statement(_HELD, (namespace, *(namespace, upto) * 3))
 

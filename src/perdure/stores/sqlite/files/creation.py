@@ -1,7 +1,7 @@
 """Create a store completely under another name, so that no process sees a partial store.
 
-The complete store then gets its name. So a file of 0 bytes with the name of a store is always a
-damaged store, never a new one.
+A store gets its final name only when it is complete. So a file of 0 bytes with the name of a store
+is always a damaged store, never a new one.
 """
 
 from __future__ import annotations

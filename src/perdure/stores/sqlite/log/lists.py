@@ -1,9 +1,9 @@
 """Read lists of sessions and of open turns, only as far as needed.
 
 A list with a query or an id prefix is read in rounds. If there are only a few sessions whose name
-or id may match, a round reads these sessions. Otherwise, the round reads more of the newest
-sessions. So a list with a query costs only as much as the cheaper of two ways: reading all possible
-matches, or reading the newest sessions.
+or id may match, a round reads these sessions. If the name or id of many sessions may match, the
+round reads more of the newest sessions. So a list with a query costs only as much as the cheaper of
+two ways: reading all possible matches, or reading the newest sessions.
 """
 
 from __future__ import annotations

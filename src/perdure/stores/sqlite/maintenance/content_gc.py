@@ -86,7 +86,7 @@ def remove(found: UnreferencedContents, part: Sequence[Blob], tables: Tables) ->
 
 
 def give_back(tables: Tables) -> int:
-    """Free some pages at the end of the file, in the caller's transaction; return the bytes."""
+    """Free some pages at the file's end, in the caller's transaction; return the freed bytes."""
     before = tables.value("PRAGMA freelist_count")
     if before == 0:
         return 0

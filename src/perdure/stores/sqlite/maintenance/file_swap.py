@@ -124,10 +124,10 @@ def put_where_nothing_is(new: Path, path: Path) -> None:
 def exchange(new: Path, path: Path, aside: Path, *, site: Site | None) -> None:
     """Rename `new` to `path`; move the previous file and its log to the folder `aside`.
 
-    `site` is the previous store. It is None if SQLite cannot open the store, or if the caller has
-    locked the store. If `site` is given, the function locks this store exclusively during the
-    exchange. After a kill at any moment, the previous store is complete, either under its name or
-    in `aside`.
+    `site` is the previous store. `site` is None if SQLite cannot open the previous store, or if the
+    caller has locked the previous store. If `site` is given, the function locks the previous store
+    exclusively during the exchange. After a kill at any moment, the previous store is complete,
+    either under its name or in `aside`.
     Durable: the exchange is on the disk when the call returns.
     Raises: StoreInUse, StoreUnavailable.
     """
@@ -165,7 +165,7 @@ def _set_aside(path: Path, aside: Path) -> None:
 
 
 def free_name(path: Path, word: str) -> Path:
-    """Return an unused name next to `path`: ``NAME-word``, ``NAME-word-2``, ..."""
+    """Return the first unused name next to `path` of ``NAME-word``, ``NAME-word-2`` and so on."""
     for number in count(1):
         end = "" if number == 1 else f"-{number}"
         free = path.with_name(f"{path.name}-{word}{end}")

@@ -1,14 +1,14 @@
 """Rekey, encrypt or decrypt a store by replacing its file in one step.
 
-The copy is written in the store's folder, checked and synced, and then renamed to the store's name.
-After a kill at any moment the store is complete, under the old key or the new one. If the kill
-leaves an encrypted copy, the next opening of the store removes the copy. An unencrypted copy is
-removed as soon as its writer is dead (`rekey_copy`). During the rekey, this process locks the store
-exclusively. The rekey gets this lock by leaving write-ahead mode, which succeeds only if there are
-no other connections. The rekey then keeps the lock. Another process may wait until the lock is
-released. It then finds that its open file is unlinked and has no write-ahead log. SQLite refuses to
-write to an unlinked file without its log, and `connections.connection` detects that the file was
-replaced.
+A converted copy of the store is written in the store's folder, checked and synced, and then renamed
+to the store's name. After a kill at any moment the store is complete, with the old key or with the
+new key. If a killed rekey leaves an encrypted copy, the next opening of the store removes the copy.
+An unencrypted copy is removed as soon as its writer is dead (`rekey_copy`). During the rekey, this
+process locks the store exclusively. The rekey gets the exclusive lock by leaving write-ahead mode,
+which succeeds only if there are no other connections. The rekey keeps the exclusive lock until the
+copy has the store's name. A process that waited for the lock finds that its open file is unlinked
+and has no write-ahead log. SQLite refuses to write to an unlinked file without its log, and
+`connections.connection` detects that the file was replaced.
 """
 
 from __future__ import annotations
@@ -108,9 +108,9 @@ def _copy(db: Connection, copy: Path, new_key: StoreKey | None, report: Report) 
 def _check(db: Connection, copy: Path, new_key: StoreKey | None) -> None:
     """Check that the copy opens with the new key, is sound, and has the store's number of rows.
 
-    The check also creates the copy's write-ahead log. To create the log later, SQLite would need a
-    journal. A process that still has the old file open would mistake this journal for its own, and
-    delete the journal.
+    The check also creates the copy's write-ahead log. If SQLite created the log later, it would
+    need a journal. A process that still has the old file open would mistake the new file's journal
+    for the old file's journal, and delete it.
     """
     site = Site(copy, (0, 0), is_writable=True, key=new_key)
     with closing(bare_connection(site, b"")) as copied:

@@ -195,9 +195,9 @@ def _first_page(folder: Path, page_bytes: int, pages: int) -> bytes:
 def _give_encrypted_first_page(copy: Path, key: StoreKey) -> None:
     """Write the first page of a new database with the same key to an encrypted copy.
 
-    SQLite accepts this page, because each page is encrypted separately. The page states at least
-    the page count of the copy. The page also contains two tables, whose schema rows `_slots`
-    returns.
+    SQLite accepts the first page of another database, because each page is encrypted separately.
+    The page states at least the page count of the copy. The page also contains two tables, whose
+    schema rows `_slots` returns.
     """
     other = copy.parent / "other.db"
     other.unlink(missing_ok=True)

@@ -196,8 +196,8 @@ def moment_at(tables: Tables, at: int) -> Moment:
 def moment_of(tables: Tables, namespace: str, stream: StreamId, seq: int) -> Moment:
     """Return the position and the time of the end of the commit that contains an entry.
 
-    A commit can append to several streams. The position is after the commit's entries in all of
-    these streams.
+    A commit can append to several streams; the position is after the commit's entries in every
+    stream of the commit.
 
     Raises: EntryNotFound.
     """

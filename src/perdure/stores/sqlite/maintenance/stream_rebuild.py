@@ -80,8 +80,8 @@ class _StreamRebuild:
     def _take_names(self) -> None:
         """Decide which salvaged names are kinds of entries, and which are namespaces.
 
-        The rows of both look alike. The numbers of the kinds below `FIRST_MET_KIND` are the same in
-        every store.
+        The row of a kind looks like the row of a namespace. Kinds with a number below
+        `FIRST_MET_KIND` have the same number in every store.
         """
         for number, name in self._found.names:
             is_fixed = self._kinds.get(number) == name

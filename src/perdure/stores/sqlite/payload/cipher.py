@@ -30,7 +30,7 @@ _FRACTIONS = b"\x40\x20\x20"
 
 
 def unlock(db: Connection, key: StoreKey | None) -> None:
-    """Make `db` read and write with `key`. No other call on the connection may precede this one."""
+    """Make `db` read and write with `key`. `unlock` must be the first call on the connection."""
     if key is None:
         return
     db.pragma("cipher", CIPHER)

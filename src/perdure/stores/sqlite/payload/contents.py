@@ -1,7 +1,8 @@
 """Store large contents in the file, compressed if that saves space, and verify them when read.
 
-The name of a content is the hash of the content's own bytes, whatever its stored form. A read
-computes this hash again. Entry bodies are stored uncompressed, because they are read one by one.
+The name of a content is the hash of the content's own bytes, whatever its stored form. Each read of
+a content computes the hash again. Entry bodies are stored uncompressed, because they are read one
+by one.
 """
 
 from __future__ import annotations
