@@ -21,9 +21,17 @@ from tests.fakes.forked import SERVER, preload, take_streams
 from tests.fakes.worker_program import FOLDER
 
 preload(
+    "dbos._sys_db_postgres",
+    "perdure.apps.cli.main",
+    "perdure.apps.cli.program",
+    "perdure.apps.cluster.worker_command",
+    "perdure.apps.server_commands.factory",
     "perdure.client.cluster.dbos_queue",
     "perdure.client.cluster.worker",
+    "perdure.client.lookup.session_files",
     "perdure.stores.postgres.store",
+    "shellingham",
+    "sqlalchemy.dialects.sqlite",
     "tests.fakes.worker_program",
     __name__,
 )
