@@ -11,14 +11,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import psycopg
 
 from perdure import Agent, MemoryConfig, Recurring, Runtime, Store, tool
 from perdure.client.clock import SystemClock
 from perdure.engine.turns.config import Limits
 from perdure.models.protocol import Delta, ModelRequest
-from perdure.models.scenario import Reply, Say, Scenario, When
+from perdure.models.scenario import Reply, Say, Scenario
 from perdure.models.scripted import ScriptedModel
 from perdure.stores.cluster import live_sender
 from perdure.stores.cluster.live_table import LINGER_S
@@ -82,7 +81,9 @@ CAPPED = Agent("capped", model=MODEL, limits=Limits(max_turns=1))
 CAREFUL = Agent("careful", model=MODEL, on_pasted="refuse")
 SPECIAL = Agent("special", model=MODEL, tools=[wait])
 STORY = " ".join(f"word{number:03}" for number in range(120))
-"""The answer of `SLOW`, streamed in about four seconds; in twelve if the message has "slowly"."""
+"""The answer of `SLOW`, streamed in about four seconds."""
+PAUSE_AT = 30
+"""The piece of an answer at which the model of `SLOW` blocks if the message has "pause"."""
 
 SLOW = Agent("slow", model="scripted:slow")
 GREEN = Recurring("0 9 1 1 *", "Is the build green?")
@@ -101,12 +102,20 @@ def measured(store: Store) -> Runtime:
 
 
 class HeldModel(ScriptedModel):
-    """A model that a test can block after the first piece of each answer."""
+    """A model that a test can block after each piece of each answer.
+
+    If the message has "pause", the model blocks itself at a piece in the middle of the answer.
+    """
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        is_brief = (Path(os.environ[FOLDER]) / BRIEF).exists()
+        folder = Path(os.environ[FOLDER])
+        is_brief = (folder / BRIEF).exists()
         live_sender.LINGER_S = LINGER_S if is_brief else 10.0  # or a busy watcher reads too late
+        pauses, pieces = "pause" in request.messages[-1].text, 0
         async for delta in super().stream(request):
+            pieces += 1
+            if pauses and pieces == PAUSE_AT:
+                (folder / HELD).touch()
             yield delta
             await released()
 
@@ -120,8 +129,7 @@ def slow(store: Store) -> Runtime:
 def slow_scenario() -> Scenario:
     """Return the scenario of the model of `SLOW`."""
     told = Reply(steps=(Say(STORY),), chunk_chars=8, chunk_delay_s=0.03)
-    slowly = msgspec.structs.replace(told, when=When(user_contains="slowly"), chunk_delay_s=0.1)
-    return Scenario(name="slow", rules=(slowly, told))
+    return Scenario(name="slow", rules=(told,))
 
 
 def slow_model() -> ScriptedModel:

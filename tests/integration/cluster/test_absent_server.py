@@ -37,6 +37,7 @@ async def printed(worker: WorkerProcess, text: str) -> None:
     await until(is_there)
 
 
+@pytest.mark.all_only
 async def test_worker_waits_for_a_server_that_starts_later(
     own: PostgresServer, folder: Path
 ) -> None:
@@ -125,12 +126,13 @@ async def test_worker_without_the_right_to_create_the_schema_exits_with_an_error
     assert "permission denied for database" in line
 
 
+@pytest.mark.all_only
 @pytest.mark.parametrize(
     ("factory", "halt"),
     [
-        pytest.param("halting", "halted", marks=pytest.mark.all_only),
+        ("halting", "halted"),
         ("halting_in_launch", STANDS_STILL_AT[0]),
-        pytest.param("halting_in_registration", STANDS_STILL_AT[1], marks=pytest.mark.all_only),
+        ("halting_in_registration", STANDS_STILL_AT[1]),
     ],
 )
 async def test_worker_waits_if_the_server_stops_during_the_worker_start(

@@ -146,14 +146,13 @@ async def test_watch_begun_during_a_call_gets_snapshot_then_later_events(
     runtime: Runtime, address: str, folder: Path
 ) -> None:
     chat = await runtime.start(SLOW)
-    turn = chat.send("tell me slowly")
+    turn = chat.send("tell me, with a pause")
     live = 0
     async with perdure.open(address) as other, asyncio.timeout(LIMIT_S):
         async for event in turn:
             live += isinstance(event, LiveEvent)
             if live == 20:
                 break
-        (folder / HELD).touch()  # or a busy machine would watch only after the end of the answer
         head = (await other.open(chat.id)).head
         late: list[AnyEvent] = []
         async with aclosing((await other.open(chat.id)).watch(head)) as watch:
@@ -174,13 +173,15 @@ async def test_live_events_of_a_killed_worker_disappear(
     runtime: Runtime, store: Store, both: list[WorkerProcess], address: str, folder: Path
 ) -> None:
     chat = await runtime.start(SLOW)
-    turn = chat.send("tell me slowly")
+    turn = chat.send("tell me, with a pause")
     events: list[AnyEvent] = []
     is_killed = False
     async with asyncio.timeout(LIMIT_S):
         async for event in turn:
             events.append(event)
-            if sum(isinstance(each, LiveEvent) for each in events) == 20 and not is_killed:
+            if is_killed:
+                release_once_shown(event, folder)
+            elif sum(isinstance(each, LiveEvent) for each in events) == 20:
                 is_killed = True
                 lease = (await store.backend.state(chat.id)).lease
                 assert lease is not None

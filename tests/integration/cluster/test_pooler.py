@@ -15,7 +15,7 @@ from tests.fakes.postgres import PostgresServer
 from tests.fakes.worker_program import HELD, HELPER
 from tests.fakes.workers import effect_of, effects, of, workers
 
-pytestmark = pytest.mark.full_only
+pytestmark = pytest.mark.all_only
 
 
 @pytest.fixture(scope="module")
