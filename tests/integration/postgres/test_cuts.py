@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from itertools import product
+from itertools import cycle, product
 from typing import get_args
 
 import pytest
@@ -39,6 +39,11 @@ IDLE_MS = 10_000
 LAST = 3
 """The number of last messages of a long call at which each cut is tried: its commit is there."""
 
+IS_ALL = pytest.mark.parametrize(
+    "is_all", with_larger(small=False, large=True), ids=["sample", "all"]
+)
+"""Whether a connection is cut at more messages, and at each one in each way."""
+
 STEPS = 12
 """Maximum number of event loop steps that a call runs before it is cancelled."""
 
@@ -67,16 +72,25 @@ class Cuts:
         call: Callable[[StreamId, Lease | None], Awaitable[object]],
         check: Callable[[StreamId, Lease | None, object], Awaitable[None]],
         step: int = 1,
+        *,
+        is_all: bool,
     ) -> None:
-        """Cut `call` at every `step`th message; pass its result or None to `check`."""
-        for how, side in product(get_args(Break), get_args(Side)):
-            after = 0
-            while (lacking := await self._one(Cut(side, after, how), prepare, call, check)) is None:
+        """Cut `call` at every `step`th message; pass its result or None to `check`.
+
+        With `is_all`, each cut is made in each way. Otherwise the ways of the cuts alternate.
+        """
+        ways = get_args(Break)
+        for hows, side in product([(how,) for how in ways] if is_all else [ways], get_args(Side)):
+            how, after = cycle(hows), 0
+            while True:
+                cut = Cut(side, after, next(how))
+                if (lacking := await self._one(cut, prepare, call, check)) is not None:
+                    break
                 after += step
             total = after - lacking
             assert total > LAST
             for last in range(total - LAST, total) if step > 1 else ():
-                await self._one(Cut(side, last, how), prepare, call, check)
+                await self._one(Cut(side, last, next(how)), prepare, call, check)
 
     async def _one(
         self,
@@ -133,7 +147,7 @@ async def single(address: str) -> AsyncIterator[PostgresStore]:
 
 
 async def check_append(
-    cuts: Cuts, prepare: Callable[[StreamId], Awaitable[None]], step: int
+    cuts: Cuts, prepare: Callable[[StreamId], Awaitable[None]], step: int, *, is_all: bool
 ) -> None:
     """Cut an append at every `step`th message."""
 
@@ -145,27 +159,27 @@ async def check_append(
         await call(stream, lease)
         assert texts(await cuts.near.entries(stream)) == ["a", "b"]
 
-    await cuts.each(prepare, call, check, step)
+    await cuts.each(prepare, call, check, step, is_all=is_all)
 
 
 @pytest.mark.all_only
 @pytest.mark.full_only
 async def test_append_to_a_cached_stream_with_a_cut_connection_is_stored_once(cuts: Cuts) -> None:
-    await check_append(cuts, cuts.cached, 1)
+    await check_append(cuts, cuts.cached, 1, is_all=True)
 
 
 @pytest.mark.full_only
-@pytest.mark.parametrize("step", with_larger(20, 5))
+@IS_ALL
 async def test_append_whose_connection_is_cut_at_any_step_is_stored_once(
-    cuts: Cuts, step: int
+    cuts: Cuts, is_all: bool
 ) -> None:
-    await check_append(cuts, cuts.uncached, step)
+    await check_append(cuts, cuts.uncached, 5 if is_all else 20, is_all=is_all)
 
 
 @pytest.mark.full_only
-@pytest.mark.parametrize("step", with_larger(20, 5))
+@IS_ALL
 async def test_commit_to_two_streams_with_a_cut_connection_is_stored_once(
-    cuts: Cuts, step: int
+    cuts: Cuts, is_all: bool
 ) -> None:
     await create(cuts.near, S)
 
@@ -181,13 +195,12 @@ async def test_commit_to_two_streams_with_a_cut_connection_is_stored_once(
         await call(stream, lease)
         assert await stored(stream) == [1, 1]
 
-    await cuts.each(cuts.uncached, call, check, step)
+    await cuts.each(cuts.uncached, call, check, 5 if is_all else 20, is_all=is_all)
 
 
 @pytest.mark.full_only
-async def test_turn_entries_with_a_cut_connection_are_stored_once(
-    cuts: Cuts,
-) -> None:
+@IS_ALL
+async def test_turn_entries_with_a_cut_connection_are_stored_once(cuts: Cuts, is_all: bool) -> None:
     async def call(stream: StreamId, lease: Lease | None) -> object:
         return await append(cuts.far, stream, turn_started(), said("b"), lease=lease, key=stream)
 
@@ -197,13 +210,12 @@ async def test_turn_entries_with_a_cut_connection_are_stored_once(
         assert len(await cuts.near.entries(stream)) == 2
         assert (await cuts.near.state(stream)).open_turn == 0
 
-    await cuts.each(cuts.leased, call, check)
+    await cuts.each(cuts.leased, call, check, is_all=is_all)
 
 
 @pytest.mark.full_only
-async def test_lease_acquired_despite_a_cut_connection_is_valid(
-    cuts: Cuts,
-) -> None:
+@IS_ALL
+async def test_lease_acquired_despite_a_cut_connection_is_valid(cuts: Cuts, is_all: bool) -> None:
     async def call(stream: StreamId, _: Lease | None) -> object:
         return await cuts.far.acquire_lease(stream, stream, TTL_MS)
 
@@ -213,13 +225,12 @@ async def test_lease_acquired_despite_a_cut_connection_is_valid(
         again = await cuts.near.acquire_lease(stream, "me", TTL_MS, dead_owner=stream)
         assert again.epoch in ([2] if result else [1, 2])
 
-    await cuts.each(cuts.cached, call, check)
+    await cuts.each(cuts.cached, call, check, is_all=is_all)
 
 
 @pytest.mark.full_only
-async def test_lease_renewed_despite_a_cut_connection_is_extended(
-    cuts: Cuts,
-) -> None:
+@IS_ALL
+async def test_lease_renewed_despite_a_cut_connection_is_extended(cuts: Cuts, is_all: bool) -> None:
     async def call(_: StreamId, lease: Lease | None) -> object:
         assert lease is not None
         return await cuts.far.renew_lease(lease, 2 * TTL_MS)
@@ -235,13 +246,13 @@ async def test_lease_renewed_despite_a_cut_connection_is_extended(
             assert until == result.until
         assert (await cuts.near.renew_lease(lease, TTL_MS)).epoch == lease.epoch
 
-    await cuts.each(cuts.leased, call, check)
+    await cuts.each(cuts.leased, call, check, is_all=is_all)
 
 
 @pytest.mark.full_only
-@pytest.mark.parametrize("step", with_larger(244, 61))
+@IS_ALL
 async def test_erasure_with_a_cut_connection_is_complete_or_has_no_effect(
-    cuts: Cuts, step: int
+    cuts: Cuts, is_all: bool
 ) -> None:
     async def call(stream: StreamId, _: Lease | None) -> object:
         return await cuts.far.retention.erase(erasure(stream, id=stream))
@@ -255,7 +266,7 @@ async def test_erasure_with_a_cut_connection_is_complete_or_has_no_effect(
         assert said_a.is_erased
         assert len(certificate) == 1
 
-    await cuts.each(cuts.cached, call, check, step)
+    await cuts.each(cuts.cached, call, check, 61 if is_all else 244, is_all=is_all)
 
 
 async def test_commit_is_stored_after_an_earlier_call_was_cancelled(store: PostgresStore) -> None:

@@ -34,9 +34,9 @@ from perdure.stores.protocol import Commit, CommitResult, Write
 from perdure.stores.retention.erase import EraseRequest
 from tests.conformance.store.building import S, append, create, header, said, texts
 from tests.fakes.postgres import PostgresServer, name_of, serving
+from tests.fakes.samples import with_larger
 from tests.integration.postgres.conftest import Database, Open
 
-ROUNDS = 3
 WRITERS = 4
 DEADLINE_S = 60.0
 
@@ -87,8 +87,9 @@ async def committed_at_last(store: PostgresStore, commit: Commit) -> CommitResul
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.parametrize("kills", with_larger(1, 3))
 async def test_commit_during_a_server_kill_is_neither_lost_nor_duplicated(
-    own_server: PostgresServer, open_store: Open
+    own_server: PostgresServer, open_store: Open, kills: int
 ) -> None:
     address = own_server.new_database()
     stores = [await open_store(address) for _ in range(WRITERS)]
@@ -104,7 +105,7 @@ async def test_commit_during_a_server_kill_is_neither_lost_nor_duplicated(
             done[writer] += 1
 
     writing = asyncio.gather(*(write(writer) for writer in range(WRITERS)))
-    for _ in range(ROUNDS):
+    for _ in range(kills):
         before = list(done)
         await until(partial(each_went_on, done, before))
         await asyncio.to_thread(own_server.kill)

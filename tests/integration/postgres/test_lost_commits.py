@@ -20,7 +20,7 @@ from perdure.models.scenario import CallTools, Reply, Say, Scenario, ScriptedCal
 from perdure.models.scripted import ScriptedModel
 from tests.fakes.postgres import PostgresServer, serving
 
-pytestmark = pytest.mark.full_only
+pytestmark = pytest.mark.all_only
 
 
 @pytest.fixture

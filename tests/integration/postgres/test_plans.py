@@ -204,6 +204,7 @@ LISTS: dict[str, Operation] = {
 }
 
 
+@pytest.mark.all_only
 async def test_no_list_reads_more_sessions_than_it_returns(
     open_store: Open, db: Database, plans: Plans
 ) -> None:

@@ -200,7 +200,7 @@ async def test_new_commit_is_found_immediately_by_lists_and_searches(
     servers: Replicated, database: str, store: Store
 ) -> None:
     async with perdure.open(servers.at(database)) as other:
-        for number in range(30):
+        for number in range(12):
             writer = (store, other)[number % 2]
             session = await writer.create(id=f"s{number}")
             await session.append(perdure.user(f"bird{number}"))
