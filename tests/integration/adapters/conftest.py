@@ -10,6 +10,11 @@ import pytest
 STORES = ("sqlite", pytest.param("postgres", marks=pytest.mark.full_only))
 """Parameters of `store_address`: each test of an adapter runs on each of these stores."""
 
+POSTGRES_LATER = pytest.mark.parametrize(
+    "store_address", ["sqlite", pytest.param("postgres", marks=pytest.mark.all_only)], indirect=True
+)
+"""Run a test on PostgreSQL only in `make test-all`, because the adapter does the same there."""
+
 
 @pytest.fixture(params=STORES)
 def store_address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:

@@ -35,15 +35,13 @@ from perdure.adapters.pydantic_ai import PerdureConversationStore
 from perdure.interop.reports import ExportFormat
 from perdure.testing import ScriptedModel
 from tests.fakes.forked_commands import run_command
+from tests.integration.adapters.conftest import POSTGRES_LATER
 
 QUESTION, ANSWER = "Where is the lighthouse?", "It is on the cape."
 SAID = [QUESTION, ANSWER]
 ROWS = "The keeper rows."
 SCENARIO = f"name: keeper\nsequence:\n  - text: {ANSWER}\n  - text: {ROWS}\n"
 """Scripted answers of the whole conversation; the framework's model gives the first itself."""
-POSTGRES_LATER = pytest.mark.parametrize(
-    "store_address", ["sqlite", pytest.param("postgres", marks=pytest.mark.all_only)], indirect=True
-)
 PORTABLE = ("pi", "operator", "claude-code", "codex", "opencode", "perdure")
 """Formats that an import reads."""
 

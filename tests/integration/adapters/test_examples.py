@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.fakes.samples import sampled
 
 EXAMPLES = sorted((REPOSITORY / "examples" / "adapters").glob("*.py"))
 
 
-@pytest.mark.full_only
-@sampled("example", EXAMPLES, kind=type, each=1, ids=lambda path: path.stem)
-def test_adapter_example_runs(example: object) -> None:
+@pytest.mark.all_only
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_adapter_example_runs(example: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(example)], check=False, capture_output=True, text=True
     )

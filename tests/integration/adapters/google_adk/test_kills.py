@@ -38,6 +38,7 @@ def without_ids(events: list[Event]) -> list[tuple[str, str]]:
     return shown(events)
 
 
+@pytest.mark.all_only
 @pytest.mark.parametrize(
     "every",
     with_larger(7, 1),

@@ -30,6 +30,7 @@ from perdure.adapters.google_adk.markers import ATTRIBUTE
 from perdure.adapters.google_adk.scoped_state import ScopedState
 from perdure.adapters.google_adk.state import SNAPSHOT_AFTER
 from perdure.errors import EntryNotFound, FormatError, WrongArgument
+from tests.integration.adapters.conftest import POSTGRES_LATER
 
 APP: dict[str, Any] = {"app_name": "app", "user_id": "ana"}
 
@@ -138,6 +139,31 @@ async def test_state_is_shared_according_to_its_scope(store_address: str) -> Non
         assert await service.get_user_state(app_name="app", user_id="ben") == {}
 
 
+async def test_event_and_its_state_changes_are_stored_in_one_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with perdure.open("memory:") as store:
+        service = PerdureSessionService(store)
+        session = await service.create_session(**APP, state={"n": 0, "user:n": 0, "app:n": 0})
+        commits = 0
+        commit = store.backend.commit
+
+        async def counted(*values: Any) -> Any:
+            nonlocal commits
+            commits += 1
+            return await commit(*values)
+
+        monkeypatch.setattr(store.backend, "commit", counted)
+        for number in range(1, 4):
+            delta = {"n": number, "user:n": number, "app:n": number}
+            await service.append_event(session, said(f"{number}", state_delta=delta))
+            assert commits == number
+            read = await again(PerdureSessionService(store), session)
+            assert read.state == delta
+            assert texts(read)[-1] == f"{number}"
+
+
+@POSTGRES_LATER
 async def test_state_after_many_changes_is_read_from_snapshots(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         service = PerdureSessionService(store)
@@ -346,6 +372,7 @@ async def test_session_copy_with_an_old_update_time_is_rejected(
             await service.append_event(old, said("c"))
 
 
+@POSTGRES_LATER
 async def test_append_to_a_session_that_was_deleted_and_recreated_is_rejected(
     store_address: str,
 ) -> None:

@@ -19,6 +19,7 @@ from perdure.adapters.langgraph import PerdureSaver
 from perdure.errors import SessionNotFound
 from tests.fakes.forked import run_forked
 from tests.fakes.samples import FOR_LONG, rounds, with_larger
+from tests.integration.adapters.conftest import POSTGRES_LATER
 from tests.integration.adapters.langgraph.children.graph import (
     graph_with,
     run_and_kill,
@@ -192,6 +193,7 @@ async def test_thread_copy_succeeds_if_the_target_thread_is_created_meanwhile(
         assert len([each async for each in saver.alist(config("b"))]) == 4
 
 
+@POSTGRES_LATER
 def test_checkpoint_deleted_from_the_original_is_listed_only_in_the_copy(
     store_address: str,
 ) -> None:
@@ -208,6 +210,7 @@ def test_checkpoint_deleted_from_the_original_is_listed_only_in_the_copy(
             assert texts(graph_with(saver).get_state(config(thread)))[-1].startswith(newest)
 
 
+@POSTGRES_LATER
 def test_invalid_notes_of_other_writers_are_reported_and_ignored(
     store_address: str, caplog: pytest.LogCaptureFixture
 ) -> None:

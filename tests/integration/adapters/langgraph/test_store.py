@@ -15,6 +15,7 @@ from perdure.adapters.langgraph.items import DELETED
 from perdure.adapters.langgraph.namespaces import StoredNamespace
 from tests.fakes.leaks import leaks_in, pages_with
 from tests.fakes.parts import make_parts_of_few_texts
+from tests.integration.adapters.conftest import POSTGRES_LATER
 
 ANA = ("users", "ana")
 
@@ -132,6 +133,7 @@ def test_items_of_a_namespace_are_not_found_in_an_unrelated_namespace(store_addr
         assert len(items.search(("a", "b"))) == 2
 
 
+@POSTGRES_LATER
 async def test_langgraph_store_on_an_async_store_rejects_blocking_calls(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         items = PerdureStore(store)

@@ -18,6 +18,7 @@ from perdure.errors import QuestionClosed
 from tests.fakes.forked import run_forked
 from tests.fakes.forked_commands import run_command
 from tests.fakes.processes import child
+from tests.integration.adapters.conftest import POSTGRES_LATER
 from tests.integration.adapters.openai_agents.children import asking
 from tests.integration.adapters.openai_agents.children.asking import (
     CONFIG,
@@ -49,6 +50,7 @@ async def outputs_of(session: PerdureSession) -> list[str]:
     return [item["output"] for item in items if item.get("type") == "function_call_output"]
 
 
+@POSTGRES_LATER
 async def test_run_uses_command_line_answers_after_a_kill(
     store_address: str, tmp_path: Path
 ) -> None:

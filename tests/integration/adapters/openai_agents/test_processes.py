@@ -13,6 +13,7 @@ import perdure
 from perdure.adapters.openai_agents import PerdureSession
 from tests.fakes.forked import run_forked
 from tests.fakes.processes import child
+from tests.integration.adapters.conftest import POSTGRES_LATER
 from tests.integration.adapters.openai_agents.children import runner
 from tests.integration.adapters.openai_agents.children.worker import SESSION
 
@@ -38,6 +39,7 @@ async def texts_of(session: PerdureSession) -> list[str]:
     return [cast("dict[str, Any]", item)["content"] for item in await session.get_items()]
 
 
+@POSTGRES_LATER
 async def test_concurrent_adds_and_pops_lose_and_repeat_no_item(store_address: str) -> None:
     roles = ["add", "add", "add", "add", "pop", "pop", "pop", "pop"]
     reports = run_all(store_address, roles)
@@ -50,6 +52,7 @@ async def test_concurrent_adds_and_pops_lose_and_repeat_no_item(store_address: s
     assert Counter([*popped, *kept]) == Counter(added)
 
 
+@POSTGRES_LATER
 @pytest.mark.full_only
 async def test_item_is_not_popped_twice_during_clears_of_other_processes(
     store_address: str,

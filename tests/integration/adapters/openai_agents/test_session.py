@@ -38,6 +38,30 @@ async def test_popped_items_stay_on_a_branch(store_address: str) -> None:
         assert [message.text for message in everything if message] == ["a", "b", "c", "d"]
 
 
+@pytest.mark.parametrize("other", ["pop", "add", "clear"])
+async def test_pop_during_another_change_returns_the_newest_remaining_item(
+    other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with perdure.open("memory:") as store:
+        session, rival = PerdureSession("s", store), PerdureSession("s", store)
+        await session.add_items(said("a", "b"))
+        branch, found = perdure.Session.branch, list[object]()
+
+        async def branched(self: perdure.Session, *values: Any, **options: Any) -> Any:
+            monkeypatch.setattr(perdure.Session, "branch", branch)  # only the first time
+            if other == "pop":
+                found.append(await rival.pop_item())
+            else:
+                await (rival.add_items(said("c")) if other == "add" else rival.clear_session())
+            return await branch(self, *values, **options)
+
+        monkeypatch.setattr(perdure.Session, "branch", branched)
+        found.append(await session.pop_item())
+        popped = {"pop": [*said("b", "a")], "add": [*said("c")], "clear": [None]}
+        assert found == popped[other]
+        assert await texts_of(session) == (["a", "b"] if other == "add" else [])
+
+
 async def test_session_emptied_by_pop_accepts_new_items(store_address: str) -> None:
     async with perdure.open(store_address) as store:
         session = PerdureSession("s", store)
