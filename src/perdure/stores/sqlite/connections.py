@@ -116,11 +116,17 @@ class Site(msgspec.Struct, frozen=True):
 
 
 class Patience:
-    """A busy handler with random wait times, so that many waiters do not retry at the same time."""
+    """A busy handler with random wait times, so that many waiters do not retry at the same time.
 
-    def __init__(self, seed: bytes, limit: LockWait | float) -> None:
+    Units: `pause_s` contains the shortest and the longest wait in seconds.
+    """
+
+    def __init__(
+        self, seed: bytes, limit: LockWait | float, pause_s: tuple[float, float] = BUSY_WAIT_S
+    ) -> None:
         self._wait = limit if isinstance(limit, LockWait) else LockWait(limit)
         self._seed = seed
+        self._pause_s = pause_s
         self._random: random.Random | None = None
         self._since = 0.0
 
@@ -131,7 +137,7 @@ class Patience:
             self._since = now
         if self._random is None:
             self._random = random.Random(self._seed)
-        time.sleep(self._random.uniform(*BUSY_WAIT_S))
+        time.sleep(self._random.uniform(*self._pause_s))
         return now < self._since + self._wait.limit_s
 
 

@@ -28,6 +28,9 @@ from perdure.stores.sqlite.rekey_copy import BESIDE
 ALONE_LIMIT_S = 2.0
 """How long to wait for other processes to close the store."""
 
+ALONE_PAUSE_S = (0.005, 0.02)
+"""Shortest and longest pause between two attempts: shorter ones would use a third of a core."""
+
 PROGRESS_STEPS = 1_000
 """Number of SQLite instructions between two progress reports."""
 
@@ -70,7 +73,7 @@ def take_alone(db: Connection, site: Site) -> None:
 
     Raises: StoreInUse while another connection has the store open; apsw.Error.
     """
-    patience = Patience(b"", ALONE_LIMIT_S)
+    patience = Patience(b"", ALONE_LIMIT_S, ALONE_PAUSE_S)
     db.pragma("locking_mode", "EXCLUSIVE")
     for attempt in count():
         try:

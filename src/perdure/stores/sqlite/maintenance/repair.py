@@ -49,6 +49,7 @@ from perdure.stores.sqlite.files.leftovers import REPAIRING, unfinished_repair
 from perdure.stores.sqlite.maintenance.backup import Content
 from perdure.stores.sqlite.maintenance.file_swap import (
     ALONE_LIMIT_S,
+    ALONE_PAUSE_S,
     exchange,
     free_name,
     new_file,
@@ -175,7 +176,7 @@ def _open_damaged(path: Path, key: StoreKey | None) -> Connection | None:
 
 
 def _lock(db: Connection, path: Path) -> None:
-    db.set_busy_handler(Patience(b"", ALONE_LIMIT_S))
+    db.set_busy_handler(Patience(b"", ALONE_LIMIT_S, ALONE_PAUSE_S))
     try:
         db.pragma("locking_mode", "EXCLUSIVE")
         db.execute("BEGIN EXCLUSIVE")
