@@ -25,14 +25,14 @@ KINDS = ("perdure", "sqlite")
 """Kinds of sessions: perdure's and the SDK's own."""
 
 
-def run_and_die(folder: str, commits: int) -> None:
-    """Run each kind of session to the end in folder ``0``, then once for each commit N.
+def run_and_die(folder: str, kills: list[int]) -> None:
+    """Run each kind of session to the end in folder ``0``, then once for each N in `kills`.
 
     The run in folder N is killed at commit N. Each run is a fork of this process, which has loaded
     the SDK. Prints how each run ended.
     """
     for kind in KINDS:
-        for dies_at in range(commits + 1):
+        for dies_at in (0, *kills):
             place = Path(folder) / kind / str(dies_at)
             run_in_fork(place, partial(_run, kind, place, dies_at))
 
