@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 from opentelemetry import metrics
@@ -22,4 +22,4 @@ def begin(folder: Path) -> None:
         assert data is not None
         (folder / FILE).write_text(data.to_json())
 
-    atexit.register(write)
+    Finalize(None, write, exitpriority=0)  # a fork does not run what `atexit` registered

@@ -54,7 +54,7 @@ async def test_start_delay_of_waiting_turn_is_measured(
     store: Store, address: str, folder: Path
 ) -> None:
     async with (
-        workers(1, address, folder, factory="measured", is_forked=False) as (worker,),
+        workers(1, address, folder, factory="measured") as (worker,),
         Runtime(store, agents=[HELPER], runner="workers") as runtime,
     ):
         chat = await runtime.start(HELPER)

@@ -7,11 +7,10 @@ import itertools
 import os
 import random
 import signal
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,7 +19,8 @@ import pytest
 from perdure import Store
 from perdure.client.cluster.runner import cluster_of
 from perdure.stores.cluster.limits import Limit, LimitService, Slot, slot_id
-from tests.fakes.workers import READY_S, ROOT, until
+from tests.fakes.processes import child
+from tests.fakes.workers import READY_S, until
 
 pytestmark = pytest.mark.full_only
 
@@ -35,36 +35,7 @@ INSERT INTO perdure.worker (id, owner, version, protocol, namespaces, agents, sl
 VALUES (%s, %s, '', 2, '{}', '{}', 1)
 """
 
-LOOP = """
-import asyncio, sys
-from contextlib import suppress
-import perdure
-from perdure.client.cluster.runner import cluster_of
-from perdure.errors import QueueFull
-from perdure.stores.cluster.limits import Slot
-
-async def main() -> None:
-    address, what, *subjects = sys.argv[1:]
-    async with perdure.open(address) as store:
-        limits = cluster_of(store.backend).limits
-        print("ready", flush=True)
-        for number in range(10**9):
-            if what == "slots":
-                slots = [
-                    Slot(f"busy{number % 3}-{n}", "busy", tuple(subjects), False)
-                    for n in range((1, 120)[number % 2])
-                ]
-                await limits.sync_slots("busy", slots)
-            elif what == "places":
-                with suppress(QueueFull):
-                    async with limits.room():
-                        pass
-            else:
-                wait_s = await limits.permit_request(subjects)
-                await asyncio.sleep(min(wait_s, 0.01))
-
-asyncio.run(main())
-"""
+LOOP = Path(__file__).parent / "children" / "limit_loop.py"
 
 
 @pytest.fixture(autouse=True)
@@ -175,9 +146,8 @@ async def test_stopped_process_does_not_hold_the_lock_for_granting_slots(
 ) -> None:
     """A process requests 1 slot and 120 slots in turn, and is stopped at 200 random moments."""
     await of(store).set_limit(Limit(subject=P, turns=1))
-    busy = await _loop(address, "slots", *OF_B)
     draw = random.Random(19)
-    try:
+    async with looping(address, "slots", *OF_B) as busy:
         with psycopg.connect(address, autocommit=True) as db:
 
             async def is_free() -> bool:
@@ -189,16 +159,14 @@ async def test_stopped_process_does_not_hold_the_lock_for_granting_slots(
 
             for number in range(200):
                 await asyncio.sleep(draw.random() * 0.02)
-                os.kill(busy.pid, signal.SIGSTOP)
+                os.kill(busy, signal.SIGSTOP)
                 await until(is_free)
                 found = await of(store).sync_slots("one", [slot(f"a{number}", OF_A)])
                 assert found <= {f"a{number}"}
-                os.kill(busy.pid, signal.SIGCONT)
+                os.kill(busy, signal.SIGCONT)
             row = db.execute("SELECT count(*) FROM perdure.work_share").fetchone()
             assert row is not None
             assert row[0] == 2  # both were granted slots: the test was about something
-    finally:
-        _end(busy)
 
 
 @pytest.mark.all_only
@@ -207,28 +175,24 @@ async def test_stopped_process_never_blocks_the_queue_places_of_other_processes(
 ) -> None:
     """A process that takes and releases places in a loop is stopped at 100 random moments."""
     await of(store).set_limit(Limit(subject="namespace:default", waiting=5))
-    busy = await _loop(address, "places")
     draw = random.Random(77)
-    try:
+    async with looping(address, "places") as busy:
         for _ in range(100):
             await asyncio.sleep(draw.random() * 0.02)
-            os.kill(busy.pid, signal.SIGSTOP)
+            os.kill(busy, signal.SIGSTOP)
             with psycopg.connect(address, autocommit=True) as db:
                 db.execute("UPDATE perdure.work_place SET taken_at = '-infinity'")
             async with asyncio.timeout(60), of(store).room() as key:
                 assert key is not None
-            os.kill(busy.pid, signal.SIGCONT)
-    finally:
-        _end(busy)
+            os.kill(busy, signal.SIGCONT)
 
 
 async def test_slots_of_a_concurrently_removed_worker_cause_no_deadlock(
     store: Store, address: str
 ) -> None:
     await of(store).set_limit(Limit(subject=P, turns=1))
-    busy = await _loop(address, "slots", *OF_B)
     deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-    try:
+    async with looping(address, "slots", *OF_B) as busy:
         with psycopg.connect(address, autocommit=True) as db:
 
             def is_granted() -> bool:
@@ -241,10 +205,8 @@ async def test_slots_of_a_concurrently_removed_worker_cause_no_deadlock(
                     db.execute("DELETE FROM perdure.worker WHERE id = 'busy'")
                     db.execute(_REGISTER, ("busy", "busy"))
                     await asyncio.sleep(0.002)
-            assert busy.poll() is None
+            os.kill(busy, 0)  # it has not ended
             assert db.execute(deadlocks).fetchone() == (0,)
-    finally:
-        _end(busy)
 
 
 async def test_at_most_a_hundred_free_slots_are_granted_per_call(store: Store) -> None:
@@ -254,23 +216,12 @@ async def test_at_most_a_hundred_free_slots_are_granted_per_call(store: Store) -
     assert counts == [100, 200, 250, 250]
 
 
-async def _loop(address: str, *what: str) -> subprocess.Popen[str]:
-    line = (sys.executable, "-c", LOOP, address, *what)
-    made = await asyncio.to_thread(
-        subprocess.Popen, line, cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    assert made.stdout is not None
-    assert await asyncio.to_thread(made.stdout.readline) == "ready\n"
-    return made
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGCONT)
-    process.kill()
-    process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+@asynccontextmanager
+async def looping(address: str, what: str, *subjects: str) -> AsyncGenerator[int]:
+    """Yield the id of a process that uses `what` in a loop; kill the process at the end."""
+    with ExitStack() as stack:
+        made = child(LOOP, address, what, *subjects)
+        yield (await asyncio.to_thread(stack.enter_context, made)).pid
 
 
 _TRACE = """
@@ -307,11 +258,11 @@ async def test_requests_of_several_processes_keep_the_minimum_interval_of_every_
     limits = {P: 1_200, M: 500, N: 900}
     for subject, per_minute in limits.items():
         await of(store).set_limit(Limit(subject=subject, per_minute=per_minute))
-    loops = [
-        await _loop(address, "permits", *subjects)
-        for subjects in (OF_A, OF_B, ("namespace:b", N, P))
-    ]
-    try:
+    async with (
+        looping(address, "permits", *OF_A),
+        looping(address, "permits", *OF_B),
+        looping(address, "permits", "namespace:b", N, P),
+    ):
 
         async def are_permitted() -> bool:
             return _count(permits, M) >= 8 and _count(permits, N) >= 8
@@ -326,9 +277,6 @@ async def test_requests_of_several_processes_keep_the_minimum_interval_of_every_
             return _count(permits, M) >= before + 4
 
         await until(are_more_permitted)
-    finally:
-        for each in loops:
-            _end(each)
     # A permit has one time. Only without the limit of the model, the provider has one alone.
     alone = permits.execute(
         "SELECT count(*) FROM permit AS m WHERE m.subject <> %s "
