@@ -4,8 +4,8 @@
         session = store.create(title="Trip")
 
 Each store runs an event loop on a thread of its own; all handles of the store use that loop, and
-any number of threads may use the handles.
-``turn.result()`` replaces ``await turn``. ``Flows(runtime)`` provides the flows.
+any number of threads can use the handles. ``turn.result()`` replaces ``await turn``.
+``Flows(runtime)`` provides the flows.
 """
 
 from __future__ import annotations

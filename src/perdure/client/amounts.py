@@ -11,7 +11,7 @@ MOST = 2**63 - 1
 def amount(name: str, value: int | None, *, least: int = 0) -> None:
     """Reject the argument `name` unless `value` is None or an integer of at least `least`.
 
-    Raises: WrongArgument; its message omits the number, which may have thousands of digits.
+    Raises: WrongArgument; its message omits the number, which can have thousands of digits.
     """
     if value is None:
         return

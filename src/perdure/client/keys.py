@@ -55,7 +55,7 @@ def configured_key(
 
 
 def key_in_file(path: Path, address: str) -> StoreKey:
-    """Return the key in the file `path`; only the owner of the file may have access to it.
+    """Return the key in the file `path`; other users must have no access to the file.
 
     Raises: KeyMissing if the file is missing, can be read by other users, or contains no key.
     """
@@ -100,7 +100,7 @@ def canonical(address: str) -> str:
 def keyring_keys(address: str) -> tuple[StoreKey, ...]:
     """Return the keys of the store from the keyring; () if there is no usable keyring.
 
-    Shape: the store's own key, then the new key of an interrupted rekey. Blocks: the function may
+    Shape: the store's own key, then the new key of an interrupted rekey. Blocks: the function can
     prompt the user to unlock the keyring.
     """
     found: list[StoreKey] = []

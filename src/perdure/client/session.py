@@ -376,7 +376,7 @@ class Session:
     async def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
         """Undo `compaction` (default: the current one): its hidden entries return to the context.
 
-        Shape: None when the compaction was already undone. Raises: EntryNotFound if the entry does
+        Returns None when the compaction was already undone. Raises: EntryNotFound if the entry does
         not exist; InvalidEntry if there is no compaction to undo.
         """
         return await contexts.undo_compaction(self._writer, compaction)
@@ -413,15 +413,15 @@ class Session:
     async def answer_to(self, question: EntryRef) -> Answer | None:
         """Return the answer to a question of `ask`.
 
-        Shape: None if the question is open or withdrawn, or for an answer from an import or unknown
-        store. Raises: EntryNotFound; InvalidEntry if the entry is not a question of `ask`.
+        Returns None if the question is open or withdrawn, or if the answer came from an import or
+        unknown store. Raises: EntryNotFound; InvalidEntry if the entry is no question of `ask`.
         """
         return await program_questions.answer_to(self._writer, question)
 
     async def withdraw(self, question: EntryRef) -> Entry | None:
-        """Remove a question of `ask` from the inbox; an answer to it then raises QuestionClosed.
+        """Remove a question of `ask` from the inbox; a later answer raises QuestionClosed.
 
-        Durable: everything is stored on return. Shape: None if the question was answered or
+        Durable: everything is stored on return. Returns None if the question was answered or
         withdrawn before. Raises: EntryNotFound; InvalidEntry if the entry is no question of `ask`.
         """
         return await program_questions.withdraw(self._writer, question)
@@ -449,7 +449,7 @@ class Session:
         With `expected_leaf`, the leaf moves only if `expected_leaf` is still the leaf. The commit
         itself checks the leaf, so new entries of another writer are never abandoned. A repeated
         call with the same `idempotency_key` moves nothing and returns the first call's entry.
-        Durable: the new leaf is stored, even if no entry follows. Shape: None when `entry` is
+        Durable: the new leaf is stored, even if no entry follows. Returns None when `entry` is
         already the leaf. Raises: EntryNotFound; InvalidEntry if `entry` is a note; TurnOpen while a
         turn runs; LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the session of a
         role until its flow is completed. A hook can add a summary of the abandoned branch.
@@ -518,7 +518,7 @@ class Session:
         """Close the session; its next turn, or `reopen`, opens it again.
 
         The messages since the session started, or was last closed, become an episode
-        (`Store.memory`) with the given `summary`. Shape: None when the session was already closed.
+        (`Store.memory`) with the given `summary`. Returns None when the session was already closed.
         Raises: TurnOpen while a turn runs; FlowRefusal for a flow, or a role of an open flow.
         """
         require_text("reason", reason)

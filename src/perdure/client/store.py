@@ -375,12 +375,12 @@ class Store:
     ) -> ImportedFiles:
         """Import session files of perdure and other programs; folders are scanned.
 
-        Each file is imported separately: `ImportedFiles.errors` lists failures. If a file is
-        imported again, only its new entries are added. An erased session stays erased; with
-        `again`, it is imported under a new id. New sessions get `subject`. `on_progress` is called
-        with (file, bytes read), from any thread. The guide docs/formats.md lists the content of
-        each format. Durable: every imported session is stored when this returns. Raises:
-        WrongArgument.
+        An invalid file does not stop the import of other files; `ImportedFiles.errors` lists
+        failures. If a file is imported again, only its new entries are added. An erased session
+        stays erased; with `again`, it is imported under a new id. New sessions get `subject`.
+        `on_progress` is called with (file, bytes read), from any thread. The guide docs/formats.md
+        lists the content of each format. Durable: every imported session is stored when this
+        returns. Raises: WrongArgument.
         """
         if isinstance(paths, str):  # a str is a sequence of str
             raise WrongArgument("import_files takes a list of paths", argument="paths")
@@ -614,7 +614,7 @@ class Store:
         return await self.backend.info()
 
     async def close(self) -> None:
-        """Finish pending operations and close the store. You may call `close` twice."""
+        """Finish pending operations and close the store. You can call `close` twice."""
         await self.backend.close()
 
     async def __aenter__(self) -> Self:

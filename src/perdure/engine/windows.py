@@ -161,7 +161,7 @@ class FollowedWindow:
         return _conversation_of(window, self._history)
 
     def follow(self, entries: Iterable[Entry]) -> None:
-        """Add the stream's next `entries`; the window may have to be read again."""
+        """Add the stream's next `entries`; after some entries, the window must be read again."""
         for entry in entries:
             if self._conversation is None:
                 return

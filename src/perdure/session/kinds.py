@@ -1,7 +1,7 @@
 """Bodies of the tree kinds: the content of a conversation.
 
 Every body class defines its ``kind``, its ``version`` and its ``lane``; ``codec`` converts bodies
-to entries and back. Any body may have the additional field ``source`` (see ``notes.SourcePlace``).
+to entries and back. Any body can have the additional field ``source`` (see ``notes.SourcePlace``).
 """
 
 from __future__ import annotations

@@ -297,8 +297,9 @@ class Interrupted(SideBody, frozen=True, omit_defaults=True):
     """The received part of an interrupted answer.
 
     The entry is about the ``model_called`` entry of the call. A crash, an abort or the provider
-    interrupts an answer. This entry is never in a context. Under ``on_interrupt: continue``, a
-    message repeats the text of the partial answer. User interfaces show the partial answer.
+    interrupts an answer. The context never contains an ``interrupted`` entry. Under
+    ``on_interrupt: continue``, a message repeats the text of the partial answer. User interfaces
+    show the partial answer.
     """
 
     kind: ClassVar[str] = "interrupted"

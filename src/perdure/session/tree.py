@@ -23,8 +23,8 @@ _encode = msgspec.json.Encoder().encode
 class TreeNode(msgspec.Struct, frozen=True, eq=False):
     """An entry with its children, oldest first (by seq), and its label if it has one.
 
-    `repr` shows only one level. Comparing, copying, pickling and `to_json` use no recursion. A
-    branch can therefore have any length.
+    `repr` shows only one level. Comparing, copying, pickling and `to_json` use no recursion.
+    Because no recursion is used, a branch can have any length.
     """
 
     entry: Entry

@@ -75,7 +75,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     """The name that people see."""
     description: str | None = None
-    """What the agent does, for people and for agents that may invoke it."""
+    """What the agent does, for people and for agents that can invoke it."""
     model: str = ""
     """The model, as ``provider:name``. Required."""
     instructions: str = ""
@@ -99,23 +99,23 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     queue_mode: QueueModes = "one-at-a-time"
     """Whether the messages that wait for a turn reach the turn one by one or together."""
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
-    """The longest answer that the model may write, in tokens. None: the provider's limit."""
+    """Maximum tokens of an answer. None: the provider's limit."""
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     """The sampling temperature, 0 to 2. None: the default of the provider."""
     restart_on_cut: bool = False
     """Call the next fallback after an answer that the provider cut off. False: the turn ends."""
     max_cost_microcents: Annotated[int, Meta(ge=0)] = 0
-    """The most that a session may spend on models (see `dollars`). 0: no limit."""
+    """Maximum spending of a session on models (see `dollars`). 0: no limit."""
     on_exceed: OnExceed = "pause_for_approval"
-    """What happens to a call that may exceed `max_cost_microcents`."""
+    """What happens to a call that could exceed `max_cost_microcents`."""
     history: History = "full"
     """``text_only`` omits the tool calls of earlier turns from the context."""
     on_pasted: PastePolicy = "warn"
     """What happens to a message with a credential: ``warn``, ``redact`` it, or ``refuse`` it."""
     permissions: Permissions = Permissions()
-    """What the built-in tools may do. A session can only restrict these permissions."""
+    """What the built-in tools are allowed to do. A session can only restrict these permissions."""
     max_agents: Annotated[int, Meta(ge=0)] = 16
-    """Maximum number of sessions that a session may open for other agents with ``invoke_agent``."""
+    """Maximum number of sessions that a session can open for other agents with ``invoke_agent``."""
     max_depth: Annotated[int, Meta(ge=0)] = 3
     """Maximum nesting depth of the sessions that ``invoke_agent`` opens."""
     question_expires_s: Annotated[float, Meta(gt=0)] | None = None

@@ -126,7 +126,7 @@ class Chat(Generic[OutputT]):
         instructions and tool descriptions gets the new values. A file without a selection clears
         the old selection. The file "" clears the active file. If only a selection is given, its
         file becomes active. With `at` (time or Unix milliseconds), the message waits in the log
-        until then. `Turn.stored` returns when the message is stored. Among turns that wait for
+        until that time. `Turn.stored` returns when the message is stored. Among turns that wait for
         workers, those with a higher `priority` begin first; turns of one session stay in order.
         With `while_waiting` "raise", awaiting or iterating the turn raises Waiting when the turn
         waits for a person: answer the question, and await the turn again. With `idempotency_key`,
@@ -406,8 +406,8 @@ async def steer_open(
 ) -> Entry | None:
     """Add a message to the open turn, which will answer it; return None if no turn is open.
 
-    The result can be None even while the chat seems to run, because its turn may have ended, or
-    another process may be compacting the session.
+    The result can be None even while the chat seems to run, because its turn might have ended, or
+    another process might be compacting the session.
     """
     while (state := await store.state(chat.id)).open_turn is not None:
         with suppress(HeadConflict):

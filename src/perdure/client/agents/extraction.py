@@ -87,7 +87,7 @@ class Extraction:
     def know(self, agent: Agent) -> None:
         """Register `agent` if it has an extractor other than "program".
 
-        This extractor runs after the agent's sessions end.
+        The extractor of a registered agent runs after each session of the agent ends.
         """
         extractor = None if agent.memory is None else agent.memory.extractor
         if extractor is not None and extractor != "program":

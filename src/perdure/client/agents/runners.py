@@ -175,7 +175,7 @@ class EmbeddedRunner:
         return await turn_when_due(environment, signals, request, new.due_at, begin)
 
     def room(self, store: SessionStore) -> AbstractAsyncContextManager[None]:
-        """Return a context manager that does nothing: turns here do not wait for workers."""
+        """Return a context manager that does nothing, because the turns wait for no workers."""
         return nullcontext()
 
     async def request_flow(

@@ -106,10 +106,10 @@ class Turn(Generic[OutputT]):
     ``await turn`` returns the `Reply` of the turn, or raises TurnFailed, or TurnSuspended if the
     turn was stopped in this process. ``async for event in turn`` yields the events of the turn from
     its beginning; you can iterate any number of times. The last event comes after the turn has
-    ended, so the chat is then idle. If `while_waiting` is "raise", ``await`` and ``async for``
-    raise Waiting while the turn waits for a person; the loop first yields all events so far. The
-    turn continues even if you leave the loop or never enter it. While a turn runs, it is in the set
-    `running`.
+    ended, so the chat is idle when the loop ends. If `while_waiting` is "raise", ``await`` and
+    ``async for`` raise Waiting while the turn waits for a person; the loop first yields all events
+    so far. The turn continues even if you leave the loop or never enter it. While a turn runs, it
+    is in the set `running`.
     """
 
     def __init__(

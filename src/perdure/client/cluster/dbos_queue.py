@@ -2,7 +2,7 @@
 
 DBOS stores the waiting, running and finished work in the schema ``perdure_work`` of the store's
 database. DBOS never receives a message: the inputs of its workflows are ids. This module uses the
-public names of DBOS 3.4 and some private ones. `_listening_queues` lets a worker change its queues
+public names and some private names of DBOS 3.4. `_listening_queues` lets a worker change its queues
 after the launch. Two other private names of DBOS give each worker its own number of slots, because
 DBOS itself stores one number for all workers. The last private name is the function that claims
 work (`claim.py`). A version of DBOS that lacks one of the private names is rejected. A process can

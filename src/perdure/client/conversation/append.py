@@ -64,7 +64,7 @@ ExpectedLeaf = EntryRef | msgspec.UnsetType | None
 class Appended(list[Entry]):
     """The entries that a call appended, in order.
 
-    `is_replay` is True if the idempotency key was used before: the entries are then those of the
+    If `is_replay` is True, the idempotency key was used before, and the entries are those of the
     first call.
     """
 
@@ -76,7 +76,7 @@ class Appended(list[Entry]):
 class CommittedSessions(list[Appended]):
     """The entries appended to each session by `Store.commit`, in the given order.
 
-    `is_replay` is True if the idempotency key was used before: the entries are then those of the
+    If `is_replay` is True, the idempotency key was used before, and the entries are those of the
     first call.
     """
 

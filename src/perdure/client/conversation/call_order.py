@@ -37,7 +37,7 @@ class CallOrder:
         """Whether a call can skip the order because all earlier calls have finished.
 
         A store can write many calls together if they skip the order. The first call never skips the
-        order, because it may have to wait for the store, and later calls must not overtake it.
+        order, because it might have to wait for the store, and later calls must not overtake it.
         """
         return self._last is not None and self._last.done()
 

@@ -55,7 +55,7 @@ async def first_turn(store: LogReader, child: StreamId) -> TurnState | None:
 
 
 async def delegated_to(store: LogReader, child: StreamId) -> Delegated | None:
-    """Return `child` with its spending so far; None if there is no such session."""
+    """Return `child` with its spending so far; None if the session `child` does not exist."""
     try:
         state = await store.state(child)
     except SessionNotFound:

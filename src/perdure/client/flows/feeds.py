@@ -105,10 +105,10 @@ class RoleFeed:
 
     Each read begins where the previous read ended. `Flow.feed` returns a feed.
 
-    ``await feed.read()`` returns new and changed items. ``async for item in feed`` yields these
-    items, and waits for more until the flow is completed or the store is closed. If a new item has
-    the id of an earlier item, it replaces the earlier item, because the new one has more text or
-    now has an outcome.
+    ``await feed.read()`` returns new and changed items. ``async for item in feed`` yields new and
+    changed items, and waits for more until the flow is completed or the store is closed. If a new
+    item has the id of an earlier item, the new item replaces the earlier item, because the new item
+    has more text or an outcome.
     """
 
     def __init__(
@@ -131,8 +131,8 @@ class RoleFeed:
     async def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
         """Return the items that are new or changed since the last read.
 
-        If `limit` is given, approximately `limit` items are returned. Shape: the result is () if
-        there are no new or changed items.
+        If `limit` is given, approximately `limit` items are returned. Shape: the result is () if no
+        item is new or changed.
         Raises: WrongArgument when `limit` is less than 1.
         """
         if limit is not None and limit < 1:

@@ -88,12 +88,12 @@ class Flow:
     async def compact(
         self, role: str, focus: str | None = None, *, model: str | None = None
     ) -> Entry | None:
-        """Summarise the work of a role instance at its node, to shorten its later contexts.
+        """Summarise the work of a role instance at its node, to shorten the role's later contexts.
 
         The role, node, edges, contract and inputs remain in the context unchanged. `focus` names
         details that the summary must contain. `model` (default: the role's model) writes only this
         summary; the role's turns keep their model.
-        Shape: the entry of the compaction; None when there is nothing to summarise.
+        Shape: the entry of the compaction; None when no message can be summarised.
         Raises: FlowRefusal if the role has not begun, or has an open turn; LeaseHeld if another
         process runs the role; WrongArgument if `model` is not ``provider:name``. Also raises
         ConfigError if the provider is unknown or the role has no agent, and TurnFailed if the model
@@ -207,10 +207,10 @@ class Flow:
 
         If an argument is None, the setting of the role's agent applies.
 
-        Raises: FlowRefusal if the workflow has no such role, or if skills are given after the role
-        has begun; WrongArgument if `model` is not ``provider:name``. Also raises ConfigError for a
-        skill that the project lacks, a tool that the role lacks, and a model of an unknown provider
-        that was not offered.
+        Raises: FlowRefusal if the workflow does not have the role, or if skills are given after the
+        role has begun; WrongArgument if `model` is not ``provider:name``. Also raises ConfigError
+        for a skill that the project lacks, a tool that the role lacks, and a model of an unknown
+        provider that was not offered.
         """
         chosen = None if skills is None else tuple(skills)
         named = None if tools is None else tuple(tools)

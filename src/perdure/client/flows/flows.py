@@ -229,7 +229,7 @@ class Flows:
         return self._flow(begun.flow)
 
     async def outputs(self, flow: str) -> dict[str, object]:
-        """Return the outputs of a document flow by output node; {} while there are none.
+        """Return the outputs of a document flow by output node; {} while no output exists.
 
         Shape: each output is the answer of the previous node, or a mapping from node to answer if
         there are several previous nodes. The answer of an input node is the flow's inputs.
@@ -249,7 +249,7 @@ class Flows:
         With `workspace` the flow moves to that folder. The record folder keeps its relative path in
         the workspace. If the record folder of an imported flow is missing, its record is written
         below ``.perdure/records``. `settings` replace the stored settings if they differ. Raises:
-        FlowNotFound if there is no such flow. Raises FlowRefusal if the workspace or the record
+        FlowNotFound if the flow does not exist. Raises FlowRefusal if the workspace or the record
         folder of the flow is not on this machine, or if its path came with an imported flow. If a
         folder is missing or its path was imported, pass a folder as `workspace`.
         """
@@ -278,7 +278,7 @@ class Flows:
 
         The files in the flow's record folder remain, unless `record` is "remove". Durable:
         everything is deleted on return; after a kill, call `delete` again. Raises: FlowNotFound if
-        there is no such flow; FlowRefusal while a role works, or if the record folder cannot be
+        the flow does not exist; FlowRefusal while a role works, or if the record folder cannot be
         removed. If FlowRefusal is raised, nothing is deleted.
         """
         state = await self.state(flow)

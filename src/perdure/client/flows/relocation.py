@@ -75,8 +75,8 @@ async def _contents(store: SessionStore, state: FlowState) -> dict[str, bytes]:
 def _is_whole(state: FlowState, workspace: Path, record: Path) -> bool:
     """Whether the folder `record` belongs to this flow, by its mark or by its content.
 
-    The path in an imported flow is not enough, because an import could then claim any folder of the
-    workspace.
+    A path in an imported flow does not prove that the folder belongs to the flow, because an import
+    could name any folder of the workspace.
     """
     flow = stream_id(state.run.flow_id)
     try:

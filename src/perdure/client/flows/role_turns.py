@@ -327,7 +327,7 @@ class RoleTurns:
     def _agent(self, role: str) -> Agent:
         """Return the agent of a role instance, adapted to sessions of roles.
 
-        Raises: ConfigError when there is no agent.
+        Raises: ConfigError when neither the role instance nor its base role has an agent.
         """
         return as_role(self._equipment.required_agent(role), self._equipment.on_interrupt)
 

@@ -176,7 +176,7 @@ class Selectors:
         return _answer_in(await self._store.entries(opened.session))
 
     def _signals(self, opened: SelectorOpened) -> Signals:
-        """Return the signals of a new or resumed turn; a stop may already be requested."""
+        """Return the signals of a new or resumed turn; a stop might already be requested."""
         signals = self._at_work[opened.session] = Signals()
         known = self._journal.latest
         if known is not None and opened.role in known.stopping:

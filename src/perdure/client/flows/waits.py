@@ -92,7 +92,7 @@ async def is_ready(store: SessionStore, state: FlowState, at: int) -> bool:
 
 
 async def awaited_by(store: SessionStore, state: FlowState, at: int) -> set[StreamId]:
-    """Return the sessions whose changes may let the flow continue, and the flow itself."""
+    """Return the sessions whose changes might let the flow continue, and the flow itself."""
     found = {StreamId(state.run.flow_id)}
     for session in running_sessions(state):
         if session is not None:

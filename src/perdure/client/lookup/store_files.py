@@ -61,7 +61,7 @@ def intended_address(typed: str) -> str | None:
 def near_address(address: str) -> str | None:
     """Return the address of an existing store that is probably meant by the wrong `address`.
 
-    For example, ``sqlite:///tmp/x.db`` (a relative path) may mean ``sqlite:////tmp/x.db`` (an
+    For example, ``sqlite:///tmp/x.db`` (a relative path) probably means ``sqlite:////tmp/x.db`` (an
     absolute path). Returns None if no store exists at the probable address.
     """
     if address.startswith(FOLDER_ADDRESS):

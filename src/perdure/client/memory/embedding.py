@@ -1,7 +1,7 @@
 """Compute vectors of the texts in a store with an embedder, in the order of the log.
 
-A recall computes the vectors of the next few texts. All other texts get their vectors in the
-background (``backlog``) or from `Memory.embed`. A text without a vector is found only by its words.
+A recall computes the vectors of the next few texts. Texts without a vector get it in the background
+(``backlog``) or from `Memory.embed`. A text without a vector is found only by its words.
 """
 
 from __future__ import annotations

@@ -358,7 +358,7 @@ def _new_fact(
 async def _recorded(
     store: SessionStore, within: MemoryFilter, session: str | None
 ) -> list[Episode]:
-    """Return the episodes of `session`, whatever its subject, or else those in `within`."""
+    """Return the episodes of `session`, whatever its subject, or else the episodes in `within`."""
     if session is None:
         entries = await store.notes_of_all(_EPISODE_KINDS)
         chosen = within.subject if within.name == "subject" else None

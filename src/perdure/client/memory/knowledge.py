@@ -251,7 +251,7 @@ class _Folder(NamedTuple):
 
 
 def _folders_in(root: Path, on_error: Callable[[Path, OSError], None]) -> Iterator[_Folder]:
-    """Yield `root`, which may be a link, and all folders below it; other links are not followed.
+    """Yield `root`, which can be a link, and all folders below it; other links are not followed.
 
     For a folder that cannot be read, `on_error` is called with its path relative to `root`.
     """

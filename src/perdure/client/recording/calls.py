@@ -50,8 +50,9 @@ _STOPS: dict[str | None, StopReason] = {
 class RecordedRequest(msgspec.Struct, frozen=True):
     """A request to a model: the conversation so far.
 
-    `previous` is the id of the response that the request continues; in this case, `messages`
-    contains only what follows that response. `contents` are the bytes of the media in `messages`.
+    If the request continues an earlier response, `previous` is the id of that response, and
+    `messages` contains only the messages after it. `contents` are the bytes of the media in
+    `messages`.
     """
 
     api: Api

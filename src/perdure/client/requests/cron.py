@@ -72,7 +72,7 @@ class Recurring(ShortRepr, frozen=True, metaclass=NamedParameters):
 
         If the clock shows a time twice, only the first occurrence counts. A time that the clock
         skips is moved forward by the length of the skipped interval.
-        Raises: WrongArgument if there is no such time.
+        Raises: WrongArgument if no time after `at` matches.
         """
         zone = _zone(self.timezone)
         minutes, hours, *days = _fields(self.cron)

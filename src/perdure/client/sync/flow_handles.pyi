@@ -43,8 +43,8 @@ class RoleFeed(Handle[AsyncRoleFeed]):
     def read(self, limit: int | None = None) -> tuple[FeedItem, ...]:
         """Return the items that are new or changed since the last read.
 
-        If `limit` is given, approximately `limit` items are returned. Shape: the result is () if
-        there are no new or changed items.
+        If `limit` is given, approximately `limit` items are returned. Shape: the result is () if no
+        item is new or changed.
         Raises: WrongArgument when `limit` is less than 1.
         """
 
@@ -78,12 +78,12 @@ class Flow(Handle[AsyncFlow]):
     def compact(
         self, role: str, focus: str | None = None, *, model: str | None = None
     ) -> Entry | None:
-        """Summarise the work of a role instance at its node, to shorten its later contexts.
+        """Summarise the work of a role instance at its node, to shorten the role's later contexts.
 
         The role, node, edges, contract and inputs remain in the context unchanged. `focus` names
         details that the summary must contain. `model` (default: the role's model) writes only this
         summary; the role's turns keep their model.
-        Shape: the entry of the compaction; None when there is nothing to summarise.
+        Shape: the entry of the compaction; None when no message can be summarised.
         Raises: FlowRefusal if the role has not begun, or has an open turn; LeaseHeld if another
         process runs the role; WrongArgument if `model` is not ``provider:name``. Also raises
         ConfigError if the provider is unknown or the role has no agent, and TurnFailed if the model
@@ -163,10 +163,10 @@ class Flow(Handle[AsyncFlow]):
 
         If an argument is None, the setting of the role's agent applies.
 
-        Raises: FlowRefusal if the workflow has no such role, or if skills are given after the role
-        has begun; WrongArgument if `model` is not ``provider:name``. Also raises ConfigError for a
-        skill that the project lacks, a tool that the role lacks, and a model of an unknown provider
-        that was not offered.
+        Raises: FlowRefusal if the workflow does not have the role, or if skills are given after the
+        role has begun; WrongArgument if `model` is not ``provider:name``. Also raises ConfigError
+        for a skill that the project lacks, a tool that the role lacks, and a model of an unknown
+        provider that was not offered.
         """
 
     def choose_improvement(self, mode: ImprovementMode, *, by: str = "user") -> FlowState:
@@ -249,7 +249,7 @@ class Flows(Handle[AsyncFlows]):
         """
 
     def outputs(self, flow: str) -> dict[str, object]:
-        """Return the outputs of a document flow by output node; {} while there are none.
+        """Return the outputs of a document flow by output node; {} while no output exists.
 
         Shape: each output is the answer of the previous node, or a mapping from node to answer if
         there are several previous nodes. The answer of an input node is the flow's inputs.
@@ -268,7 +268,7 @@ class Flows(Handle[AsyncFlows]):
         With `workspace` the flow moves to that folder. The record folder keeps its relative path in
         the workspace. If the record folder of an imported flow is missing, its record is written
         below ``.perdure/records``. `settings` replace the stored settings if they differ. Raises:
-        FlowNotFound if there is no such flow. Raises FlowRefusal if the workspace or the record
+        FlowNotFound if the flow does not exist. Raises FlowRefusal if the workspace or the record
         folder of the flow is not on this machine, or if its path came with an imported flow. If a
         folder is missing or its path was imported, pass a folder as `workspace`.
         """
@@ -286,7 +286,7 @@ class Flows(Handle[AsyncFlows]):
 
         The files in the flow's record folder remain, unless `record` is "remove". Durable:
         everything is deleted on return; after a kill, call `delete` again. Raises: FlowNotFound if
-        there is no such flow; FlowRefusal while a role works, or if the record folder cannot be
+        the flow does not exist; FlowRefusal while a role works, or if the record folder cannot be
         removed. If FlowRefusal is raised, nothing is deleted.
         """
 

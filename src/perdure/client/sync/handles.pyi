@@ -323,7 +323,7 @@ class Session(Handle[AsyncSession]):
     def uncompact(self, compaction: EntryRef | None = None) -> Entry | None:
         """Undo `compaction` (default: the current one): its hidden entries return to the context.
 
-        Shape: None when the compaction was already undone. Raises: EntryNotFound if the entry does
+        Returns None when the compaction was already undone. Raises: EntryNotFound if the entry does
         not exist; InvalidEntry if there is no compaction to undo.
         """
 
@@ -355,14 +355,14 @@ class Session(Handle[AsyncSession]):
     def answer_to(self, question: EntryRef) -> Answer | None:
         """Return the answer to a question of `ask`.
 
-        Shape: None if the question is open or withdrawn, or for an answer from an import or unknown
-        store. Raises: EntryNotFound; InvalidEntry if the entry is not a question of `ask`.
+        Returns None if the question is open or withdrawn, or if the answer came from an import or
+        unknown store. Raises: EntryNotFound; InvalidEntry if the entry is no question of `ask`.
         """
 
     def withdraw(self, question: EntryRef) -> Entry | None:
-        """Remove a question of `ask` from the inbox; an answer to it then raises QuestionClosed.
+        """Remove a question of `ask` from the inbox; a later answer raises QuestionClosed.
 
-        Durable: everything is stored on return. Shape: None if the question was answered or
+        Durable: everything is stored on return. Returns None if the question was answered or
         withdrawn before. Raises: EntryNotFound; InvalidEntry if the entry is no question of `ask`.
         """
 
@@ -385,7 +385,7 @@ class Session(Handle[AsyncSession]):
         With `expected_leaf`, the leaf moves only if `expected_leaf` is still the leaf. The commit
         itself checks the leaf, so new entries of another writer are never abandoned. A repeated
         call with the same `idempotency_key` moves nothing and returns the first call's entry.
-        Durable: the new leaf is stored, even if no entry follows. Shape: None when `entry` is
+        Durable: the new leaf is stored, even if no entry follows. Returns None when `entry` is
         already the leaf. Raises: EntryNotFound; InvalidEntry if `entry` is a note; TurnOpen while a
         turn runs; LeafConflict; IdempotencyMismatch; HookBlocked; FlowRefusal for the session of a
         role until its flow is completed. A hook can add a summary of the abandoned branch.
@@ -434,7 +434,7 @@ class Session(Handle[AsyncSession]):
         """Close the session; its next turn, or `reopen`, opens it again.
 
         The messages since the session started, or was last closed, become an episode
-        (`Store.memory`) with the given `summary`. Shape: None when the session was already closed.
+        (`Store.memory`) with the given `summary`. Returns None when the session was already closed.
         Raises: TurnOpen while a turn runs; FlowRefusal for a flow, or a role of an open flow.
         """
 
@@ -672,12 +672,12 @@ class Store(Handle[AsyncStore]):
     ) -> ImportedFiles:
         """Import session files of perdure and other programs; folders are scanned.
 
-        Each file is imported separately: `ImportedFiles.errors` lists failures. If a file is
-        imported again, only its new entries are added. An erased session stays erased; with
-        `again`, it is imported under a new id. New sessions get `subject`. `on_progress` is called
-        with (file, bytes read), from any thread. The guide docs/formats.md lists the content of
-        each format. Durable: every imported session is stored when this returns. Raises:
-        WrongArgument.
+        An invalid file does not stop the import of other files; `ImportedFiles.errors` lists
+        failures. If a file is imported again, only its new entries are added. An erased session
+        stays erased; with `again`, it is imported under a new id. New sessions get `subject`.
+        `on_progress` is called with (file, bytes read), from any thread. The guide docs/formats.md
+        lists the content of each format. Durable: every imported session is stored when this
+        returns. Raises: WrongArgument.
         """
 
     def export(
@@ -834,7 +834,7 @@ class Store(Handle[AsyncStore]):
         """Return the format, sizes and counts of the store and its namespace."""
 
     def close(self) -> None:
-        """Finish pending operations and close the store. You may call `close` twice."""
+        """Finish pending operations and close the store. You can call `close` twice."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -1162,7 +1162,7 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         instructions and tool descriptions gets the new values. A file without a selection clears
         the old selection. The file "" clears the active file. If only a selection is given, its
         file becomes active. With `at` (time or Unix milliseconds), the message waits in the log
-        until then. `Turn.stored` returns when the message is stored. Among turns that wait for
+        until that time. `Turn.stored` returns when the message is stored. Among turns that wait for
         workers, those with a higher `priority` begin first; turns of one session stay in order.
         With `while_waiting` "raise", awaiting or iterating the turn raises Waiting when the turn
         waits for a person: answer the question, and await the turn again. With `idempotency_key`,

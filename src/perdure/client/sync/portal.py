@@ -85,7 +85,7 @@ class Portal:
     def close(self) -> None:
         """Cancel the tasks, await the registered `close` functions, and end the loop.
 
-        You may call `close` twice.
+        You can call `close` twice.
         """
         self._close()
 

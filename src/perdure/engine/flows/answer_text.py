@@ -17,8 +17,8 @@ from perdure.session.messages import Message, TextPart
 class AnswerText(msgspec.Struct, frozen=True):
     """The text of an answer.
 
-    `is_cut` is True if the answer is incomplete; in this case, the session's next message continues
-    the answer.
+    If `is_cut` is True, the answer is incomplete, and the session's next message continues the
+    answer.
     """
 
     text: str = ""

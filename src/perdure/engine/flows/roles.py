@@ -26,13 +26,13 @@ class Unconfigured(ConfigError):
 
 
 class Roles(Protocol):
-    """Runs the role sessions of one flow. Several tasks may use this object at the same time."""
+    """Runs the role sessions of one flow. Several tasks can use this object at the same time."""
 
     async def session(self, state: FlowState, role: str) -> StreamId:
         """Return the session of a role instance; create it with its system prompt if needed.
 
-        A model (the selector) may first have to choose the role's configuration, in its own
-        session.
+        If the role's configuration must be chosen by a model (the selector), the selector runs
+        first, in its own session.
         Raises: ConfigError if the role has no agent or lacks a required reading; Unconfigured if a
         person has to choose the role's configuration; LeaseHeld or LeaseLost if another process
         runs the selector.
@@ -58,7 +58,7 @@ class Roles(Protocol):
         ...
 
     async def end_foreign_turn(self, session: StreamId) -> bool:
-        """End an open turn of an imported log as interrupted; return whether there was such a turn.
+        """End an open turn of an imported log as interrupted; return whether a turn was ended.
 
         Raises: LeaseHeld if a process runs the turn.
         """

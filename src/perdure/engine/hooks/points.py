@@ -124,7 +124,7 @@ class ToolAnswered(HookPoint, frozen=True):
     If a hook answers with a `ToolOutput`, this output replaces the result.
 
     `outcome` is the outcome of the run. If the tool raised an error or timed out, `output` is the
-    text for the model. This point is not reached for a call that a hook blocked.
+    text for the model. If a hook blocks a tool call, the hooks of `ToolAnswered` do not run.
     """
 
     name: ClassVar[HookName] = "tool_result"

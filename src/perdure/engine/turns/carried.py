@@ -1,7 +1,7 @@
 """Read from the log the state that a new turn inherits from earlier turns.
 
-This module is separate from `recovery`, so that reading the inherited state does not load the turn
-machine.
+The modules `carried` and `recovery` are separate, so that reading the inherited state does not load
+the turn machine.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Limits(ShortRepr, frozen=True, metaclass=NamedParameters):
                 msgspec.structs.force_setattr(self, name, default)
 
     def over(self, below: Limits) -> Limits:
-        """Return these limits, with each default value replaced by the limit of `below`."""
+        """Return this object's limits, with each default value replaced by the limit of `below`."""
         default = Limits()
         chosen = {
             name: mine
@@ -86,8 +86,8 @@ class CompactionSettings(ShortRepr, frozen=True, metaclass=NamedParameters):
     the maximum size of a summary. With `reserve_tokens`, compaction starts when only this many
     tokens of the window are left; otherwise, it starts when the share `trigger` of the window is
     used. `max_messages` limits the messages sent to a model, not counting the summary and pinned
-    entries. If there are more messages, the oldest exchanges are omitted as a whole, and the event
-    ``session:trimmed`` reports this.
+    entries. If a request would have more than `max_messages` messages, the oldest exchanges are
+    omitted as a whole, and the event ``session:trimmed`` reports the omission.
     """
 
     is_enabled: bool = True

@@ -83,7 +83,7 @@ def _lease_held(
 def led_here(claim: Claim) -> LeaseHolder | None:
     """Return the holder in this process that has the claimed lease for the claim's owner, if any.
 
-    The holder may belong to another store that has a session with the same id: see
+    The holder can belong to another store that has a session with the same id: see
     `LeaseHolder.can_stop`.
     """
     with _LED_LOCK:
@@ -257,7 +257,7 @@ class LeaseHolder:
         return not any(each.leads(claim.stream, owner) for each in others)
 
     def leads(self, stream: StreamId, owner: str) -> bool:
-        """Return whether this holder has the session's lease for `owner`, or may soon get it."""
+        """Return whether this holder has the session's lease for `owner`, or might soon get it."""
         is_its = self._claim.stream == stream and self._claim.owner == owner
         return is_its and (self._lease is not None or self._is_taking)
 

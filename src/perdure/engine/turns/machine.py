@@ -79,7 +79,7 @@ def step(
 
     Units: `at` is Unix milliseconds.
     Raises: InvalidTransition if `happened` is not allowed in the phase of the state; Unexamined if
-    `bounds` lacks facts that the decision about a pending call may need.
+    `bounds` lacks facts that the decision about a pending call could need.
     """
     handler = RULES.get((state.phase, type(happened)))
     if handler is None:

@@ -1,9 +1,9 @@
 """Run a turn: append the machine's decision, perform the effect that it waits for, and repeat.
 
 The runner itself decides nothing. Each step is one commit, which fails if the head has moved since
-the step was computed. If other writers appended entries in between, the runner folds these entries
-into its state and computes the step again. The runner stops when its lease is lost. An outcome that
-arrives after the loss of the lease is logged as a ``late_outcome``.
+the step was computed. If other writers appended entries after the step was computed, the runner
+folds these entries into its state and computes the step again. The runner stops when its lease is
+lost. An outcome that arrives after the loss of the lease is logged as a ``late_outcome``.
 """
 
 from __future__ import annotations
@@ -174,8 +174,8 @@ class TurnRunner:
     async def begin(self, state: TurnState, begin: Begin) -> TurnState:
         """Begin the turn in a session with the state `state`; return the new state.
 
-        Raises: HeadConflict if another writer has appended entries after `state`. Other errors are
-        those of `run`.
+        Raises: HeadConflict if another writer has appended entries after `state`. Also raises the
+        errors of `run`.
         """
         with within(session=self._environment.stream, turn=begin.number):
             return await self._commit_step(state, begin)

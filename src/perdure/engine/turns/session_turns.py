@@ -148,8 +148,8 @@ class SessionTurns:
     ) -> TurnState:
         """Run a turn that begins with `message`; `contents` are the media in the message.
 
-        If another writer may have appended entries, `follow` is called first, with the log's head.
-        `request` is the seq of the ``turn_requested`` that the turn answers.
+        If another writer might have appended entries, `follow` is called first, with the log's
+        head. `request` is the seq of the ``turn_requested`` that the turn answers.
         Raises: LeaseHeld if another process runs a turn; TurnOpen if an interrupted turn must be
         resumed first; LeaseLost if another process takes over the session; RequestAnswered if
         `request` is answered, erased or stopped.

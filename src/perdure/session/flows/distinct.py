@@ -9,8 +9,8 @@ from typing import Self
 class Distinct(tuple[str, ...]):
     """A tuple of distinct strings, oldest first, with constant-time lookup.
 
-    A tuple and a tuple that extends it can share one lookup table. A tuple contains the items of
-    the shared lookup table whose position is below the tuple's length.
+    A tuple and a tuple that extends it can share one lookup table. The lookup table maps each item
+    to its position; a tuple contains an item if the position is below the tuple's length.
     """
 
     places: dict[str, int]
@@ -50,9 +50,9 @@ def distinct(items: tuple[str, ...]) -> Distinct:
 def own_places(items: tuple[str, ...]) -> dict[str, int]:
     """Return a lookup table of `items` that can be extended.
 
-    If `items` is a `Distinct` whose table contains only its own items, the result is that table. If
-    `items` is a plain tuple, or if a longer tuple has added items to the table, the result is a new
-    table.
+    If `items` is a `Distinct` whose table contains only its own items, the result is that table.
+    Otherwise (`items` is a plain tuple, or a longer tuple has added items to the table), the result
+    is a new table.
     """
     if isinstance(items, Distinct) and len(items.places) == len(items):
         return items.places

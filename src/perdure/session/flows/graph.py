@@ -1,7 +1,7 @@
 """The graph of a workflow of roles: nodes that work, and edges for handoffs.
 
 The graph is a value with the queries that all parts of a flow need. ``engine.flows`` validates
-graphs; in this module, an edge may name a missing node.
+graphs; in this module, an edge can name a missing node.
 """
 
 from __future__ import annotations

@@ -296,8 +296,8 @@ class FlowState(msgspec.Struct, frozen=True, dict=True):
     def in_record(self, path: str) -> str:
         """Return an artifact's `path` relative to the record folder.
 
-        A-Society writes paths relative to the workspace. In a flow that A-Society exported, these
-        paths begin with the former record folder.
+        A-Society writes paths relative to the workspace, so in a flow that A-Society exported, a
+        `path` begins with the former record folder.
         """
         return path.removeprefix(f"{self.former_record}/") if self.former_record else path
 

@@ -47,7 +47,10 @@ _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
 class InlineMedia(msgspec.Struct, frozen=True):
-    """Media as bytes, before a handle replaces them. Use `media` to create such a value."""
+    """Media as bytes, before a handle replaces them.
+
+    Use the function `media` to create an `InlineMedia`.
+    """
 
     mime_type: str
     content: bytes

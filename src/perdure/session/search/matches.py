@@ -29,7 +29,7 @@ def counts_by(sought: Sought, counted: Callable[[Phrase], int]) -> tuple[int, ..
 
 
 def count(terms: Sequence[str], phrase: Phrase) -> int:
-    """Return how often `phrase` occurs in `terms`; occurrences may overlap."""
+    """Return how often `phrase` occurs in `terms`; occurrences can overlap."""
     if len(phrase.terms) == 1 and not phrase.is_prefix:
         return terms.count(phrase.terms[0])
     return sum(1 for _ in places(terms, phrase))

@@ -37,7 +37,7 @@ class Phrase(msgspec.Struct, frozen=True):
 
 
 class Sought(msgspec.Struct, frozen=True):
-    """A parsed query: a phrase of each clause must match, and no phrase of `unwanted` may match."""
+    """A parsed query: a phrase of each clause must match, but no phrase of `unwanted`."""
 
     clauses: tuple[tuple[Phrase, ...], ...]
     unwanted: tuple[Phrase, ...] = ()

@@ -4,8 +4,8 @@ Every backend indexes and matches the words that this module makes; no other mod
 text. With the same words, all backends find the same entries. The rules:
 
 - A word is a sequence of letters, digits and their marks. Every other character separates words,
-  ``_`` too. ``foo_bar`` and ``src/foo.py`` are therefore several words in a row, and a query of the
-  same form finds these words.
+  ``_`` too. ``foo_bar`` and ``src/foo.py`` are therefore several words in a row, and the query
+  ``foo_bar`` finds ``foo bar``, too.
 - Letter case, accents, vowel points, ligatures and widths of letters do not count.
 - In scripts without spaces between words (Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese)
   and among emoji, each character is one word, so a query finds it anywhere in a line.
@@ -172,7 +172,7 @@ def _terms(text: str) -> Iterable[str]:
 def _plain_terms(text: str) -> list[str] | None:
     """Return the words of `text` if each character folds to one ASCII character; otherwise None.
 
-    This fast path takes a third of the time of regular expressions.
+    For a text of such characters, the function takes a third of the time of regular expressions.
     """
     try:
         folded = text.encode("latin-1").translate(_folded_latin())

@@ -159,7 +159,7 @@ def _same(child: Mapping[str, str], parent: Mapping[str, str]) -> dict[str, str]
 
 
 def child_budget(own: Budget, parent: Budget, limit: int, spent: Spending) -> Budget | None:
-    """Return an invoked agent's budget: the rest of its parent's budget, or its own if lower.
+    """Return an invoked agent's budget: the rest of the parent's budget, or `own` if it is lower.
 
     `limit` is the current limit of the parent (0: no limit). The part of the budget that the child
     does not spend stays with the parent. If nothing of the parent's budget is left, the result is

@@ -38,18 +38,19 @@ Microcents = Annotated[int, Meta(ge=0)]
 class FiledRetry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The number of attempts with the agent's own model, and the waits between them."""
 
-    max: Annotated[Count, Meta(description="Attempts, the first one included.")]
+    max: Annotated[Count, Meta(description="Maximum attempts, including the first.")]
     backoff: Annotated[
         Literal["exponential", "linear"], Meta(description="How the waits grow.")
     ] = "exponential"
     backoff_ms: Annotated[Milliseconds, Meta(description="The first wait.")] = 2_000
     cap_ms: Annotated[Milliseconds, Meta(description="The longest wait.")] = 60_000
     factor: Annotated[
-        Annotated[float, Meta(ge=1)], Meta(description="By what exponential waits grow.")
+        Annotated[float, Meta(ge=1)],
+        Meta(description="The factor by which exponential waits grow."),
     ] = 2.0
     jitter: Annotated[
         Annotated[float, Meta(ge=0, le=1)],
-        Meta(description="The share by which a wait may be longer or shorter."),
+        Meta(description="The share by which a wait can be longer or shorter."),
     ] = 0.2
 
 
@@ -57,8 +58,8 @@ class FiledFallback(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     """A model that is called if the previous model fails."""
 
     model: Annotated[Text, Meta(description="provider:name, or a name with `provider`.")]
-    provider: Annotated[Text | None, Meta(description="Whose model it is.")] = None
-    max_attempts: Annotated[Count, Meta(description="Attempts, the first one included.")] = 1
+    provider: Annotated[Text | None, Meta(description="The provider of the model.")] = None
+    max_attempts: Annotated[Count, Meta(description="Maximum attempts, including the first.")] = 1
 
 
 class FiledBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,7 +67,7 @@ class FiledBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     max_cost_microcents: Annotated[Microcents, Meta(description="0: no limit.")]
     on_exceed: Annotated[
-        OnExceed, Meta(description="What happens before a call that may cost more.")
+        OnExceed, Meta(description="What happens before a call that could exceed the limit.")
     ] = "pause_for_approval"
 
 
@@ -75,7 +76,7 @@ class FiledDelegation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     max_agents: Annotated[Count, Meta(description="Child sessions of one session.")] = 16
     max_depth: Annotated[
-        Annotated[int, Meta(ge=0)], Meta(description="How deep children may have children.")
+        Annotated[int, Meta(ge=0)], Meta(description="How deep invoked agents can invoke agents.")
     ] = 3
 
 
@@ -87,13 +88,13 @@ class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     type: Annotated[
         Literal["none", "summary", "window"] | None,
-        Meta(description="summary: summarized; window: left out; none: sent as they are."),
+        Meta(description="Older messages; summary: summarized; window: omitted; none: sent."),
     ] = None
     window_size: Annotated[
         Count | None, Meta(description="Newest messages that a window sends to the model.")
     ] = None
     max_working_tokens: Annotated[
-        Count | None, Meta(description="The longest request, with what is recalled.")
+        Count | None, Meta(description="Maximum tokens of a request, with recalled texts.")
     ] = None
     semantic_top_k: Annotated[
         Annotated[int, Meta(ge=0, le=100)] | None,
@@ -117,7 +118,7 @@ class FiledMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     embedder: Annotated[
         Text | None,
         Meta(
-            description="static:FOLDER, minilm:FOLDER or PROVIDER:MODEL: recalls by meaning, too."
+            description="static:FOLDER, minilm:FOLDER or PROVIDER:MODEL, to recall by meaning, too."
         ),
     ] = None
 
@@ -176,19 +177,19 @@ class AgentFile(
         str,
         Meta(description="The instructions of the agent; {{ctx.name}} is replaced by its value."),
     ]
-    name: Annotated[Text | None, Meta(description="What people call it.")] = None
+    name: Annotated[Text | None, Meta(description="The name that people see.")] = None
     description: Annotated[
-        Text | None, Meta(description="What it is for; agents that may invoke it are told.")
+        Text | None, Meta(description="The purpose, for agents that can invoke this agent.")
     ] = None
-    provider: Annotated[Text | None, Meta(description="Whose model `model` is.")] = None
+    provider: Annotated[Text | None, Meta(description="The provider of `model`.")] = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    max_tokens: Annotated[Count | None, Meta(description="The longest answer.")] = None
+    max_tokens: Annotated[Count | None, Meta(description="Maximum tokens of an answer.")] = None
     reasoning_effort: ThinkingLevel = "off"
     tools: Annotated[tuple[Text, ...], Meta(description="Built-in tools by name.")] = ()
     memory: Annotated[
         Literal["none", "summary"] | FiledMemory,
         Meta(
-            description="What becomes of the old parts of a long conversation.",
+            description="What happens to the older part of a long conversation.",
             extra_json_schema={"dependentRequired": {"window_size": ["type"]}},
         ),
     ] = "summary"
@@ -196,12 +197,12 @@ class AgentFile(
     fallback_chain: tuple[FiledFallback, ...] = ()
     mcp_servers: Annotated[
         tuple[str | McpServer, ...],
-        Meta(description="Servers whose tools it has; a name is one the runtime knows."),
+        Meta(description="MCP servers whose tools the agent gets; a name is known to the runtime."),
     ] = ()
 
     recurring: Annotated[
         tuple[Recurring, ...],
-        Meta(description="Messages that start a session again and again, by cron."),
+        Meta(description="Messages that each start a new session, at times given by cron."),
     ] = ()
 
     budget: FiledBudget | None = None

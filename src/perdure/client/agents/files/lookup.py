@@ -1,7 +1,7 @@
 """Finds agents by id: first in the files of a project, then in the files of the user.
 
-Each id names one agent. If two files have the same id, or a file is invalid, only requests for the
-affected id fail.
+No two agents have the same id. If two files have the same id, or a file is invalid, only requests
+for the affected id fail.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from perdure.workflow.substitution import Fillings, ReadFile, fill_template, tex
 
 
 def nodes_named(node: AgentNode, graph: Graph) -> tuple[str, ...]:
-    """Return the nodes whose answers the first message of `node` may contain."""
+    """Return the nodes whose answers the first message of `node` can contain."""
     wanted = [p.name for p in _template(node).placeholders if p.root == "run.outputs"]
     return tuple(dict.fromkeys((*wanted, *graph.predecessors(node.id))))
 

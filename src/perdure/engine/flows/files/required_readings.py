@@ -122,7 +122,7 @@ class Library:
 
 
 def read_key(text: str, name: str, key: str, values: Callable[[YamlReader, YamlNode, str], T]) -> T:
-    """Return the result of `values` for the value of `key`, the only key that `text` may have.
+    """Return the result of `values` for the value of `key`, the only key that `text` can have.
 
     Raises: ConfigError with every fault and its line.
     """

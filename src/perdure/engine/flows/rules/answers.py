@@ -1,8 +1,8 @@
 """Apply a person's answer to a question of a flow, for the inbox and for the flow commands.
 
-Both the inbox and the commands use this module and ``people``. An answer belongs to one wait, which
-is identified by the entry that began it. If an answer comes too late, `settled_by` returns how the
-wait ended.
+The inbox and the flow commands use this module and the module ``people``. An answer belongs to one
+wait, which is identified by the entry that began it. If an answer comes too late, `settled_by`
+returns how the wait ended.
 """
 
 from __future__ import annotations

@@ -47,9 +47,9 @@ def _unfinished_work(state: FlowState, node: str) -> Iterator[str]:
 def is_work_left(state: FlowState, node: str) -> bool:
     """Return whether nodes other than `node` run, can run, or have unread handoffs.
 
-    Shape: if `node` has successors, the result is False, because such a node never waits for the
-    chance to close the work. While `node` waits, its role can work at the role's other nodes, so
-    these nodes count, too.
+    Shape: if `node` has successors, the result is False, because a node with successors never waits
+    for the chance to close the work. While `node` waits, its role can work at the role's other
+    nodes, so the work at those nodes counts, too.
     """
     run = state.run
     if state.graph.successors(node):

@@ -143,7 +143,7 @@ def next_step(state: FlowState) -> NextStep:
 def _has_feedback(state: FlowState) -> bool:
     """Return whether the feedback is written.
 
-    An imported flow may record the feedback as a completed role.
+    An imported flow can record the feedback as a completed role.
     """
     phase = state.run.improvement_phase
     is_listed = phase is not None and FEEDBACK_ROLE in phase.completed_roles

@@ -80,7 +80,7 @@ class NodePart(msgspec.Struct, frozen=True):
         return artifacts_named(ended.text)
 
     def is_closing(self, state: FlowState) -> bool:
-        """Return whether the node closes the work; the project's own checks must then pass.
+        """Return whether the node closes the work, for which the project's own checks must pass.
 
         Only a node without successors closes the work.
         """

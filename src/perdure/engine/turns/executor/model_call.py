@@ -78,7 +78,7 @@ async def whole_answer(environment: Environment, request: ModelRequest) -> Messa
 async def client_call(model: str, work: Awaitable[T]) -> T:
     """Return the result of `work`, which calls the client of `model`.
 
-    A provider's error text may contain the key, so credentials in the reason are masked.
+    A provider's error text can contain the key, so credentials in the reason are masked.
     Raises: ModelError if the client raises any error; StoreError if the store fails.
     """
     try:
@@ -170,8 +170,8 @@ class AnswerCall:
         """Return the usage of the call with its price, and whether the usage is an estimate.
 
         `arrived` is the answer, or the part of it that arrived. If the provider has reported a
-        count, this count is used. If the answer was interrupted, the count may cover only a part of
-        the answer, so the output tokens are at least the estimated ones.
+        count, this count is used. If the answer was interrupted, the count might cover only a part
+        of the answer, so the output tokens are at least the estimated ones.
 
         Shape: the usage is None if no request was made.
         """

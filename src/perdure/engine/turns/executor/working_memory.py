@@ -75,8 +75,8 @@ def smaller_block(
 
     The prompt can leave less room for `block` than planned, for two reasons. Pinned messages, a
     summary, and the tool calls of the newest turn are in the prompt even if they exceed the budget.
-    If the limit is the model's window, the history can fill the whole window until it is compacted,
-    so the recalled texts are shortened instead of the history.
+    If the limit is the model's window, the history can fill the whole window until the history is
+    compacted, so the recalled texts are shortened and not the history.
     """
     if block is None or most is None or prompt.tokens + tokens_of(block, scale) <= most:
         return block

@@ -69,7 +69,7 @@ def approval_digest(question: Question) -> str:
 
 
 def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: Ruling) -> None:
-    """Ask a person whether `call` may begin, because a policy requires this approval."""
+    """Ask a person to approve that `call` begins, because a policy requires this approval."""
     bound = ruling.bound
     usual = ("allow", "always", "deny") if ruling.grant else ("allow", "deny")
     question = Question(

@@ -79,7 +79,7 @@ class Scribe:
     def ruling(self, config: TurnConfig, granted: frozenset[str], index: int = 0) -> Ruling:
         """Return the policy's decision about a pending call, with the grants in `granted`.
 
-        Raises: Unexamined if the call may need a person's approval, and the facts to approve were
+        Raises: Unexamined if the call could need a person's approval, and the facts to approve were
         not read yet.
         """
         call, place = self.state.pending[index], len(self.state.pending) - index

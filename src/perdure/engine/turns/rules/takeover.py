@@ -286,7 +286,7 @@ def _run_as_told(
 def _start_if_unchanged(scribe: Scribe, question: Question, config: TurnConfig) -> None:
     """Start the approved call if everything shown in the question is unchanged; else ask again.
 
-    Since the question was asked, the agent, its permissions and its tools may also have changed.
+    The agent, its permissions and its tools can also have changed since the question was asked.
     """
     call = scribe.state.pending[0]
     ruling = scribe.ruling(config, _NOTHING)

@@ -1,4 +1,4 @@
-"""Query an index part: compute the keys to look up, and the texts that may match.
+"""Query an index part: compute the keys to look up, and the texts that might match.
 
 The query misses no match, but a phrase of several words can select texts that do not match. The
 search therefore checks the codes of each selected text: it skips the blocks without the codes of a
@@ -37,7 +37,7 @@ class Asked:
 
 
 class PartAnswer:
-    """Finds the texts of an index part that may match a query.
+    """Finds the texts of an index part that might match a query.
 
     `size` is the number of texts in the part. `kept` and `begun` are the part's data for the keys
     and for the prefixes of the query.

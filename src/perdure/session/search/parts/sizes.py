@@ -1,6 +1,6 @@
-"""Sizes used by all indexes: texts per part, and unindexed texts that a search may read.
+"""Sizes used by all indexes: texts per part, and unindexed texts that a search is allowed to read.
 
-The code reads these sizes at each use, so that a test can make them small.
+Other modules read the sizes at each use, so that a test can make the sizes small.
 """
 
 from __future__ import annotations
