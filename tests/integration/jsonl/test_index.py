@@ -548,7 +548,7 @@ async def test_file_with_undecodable_name_is_indexed_or_skipped(
     assert index_of(folder).exists()
 
 
-async def test_search_cancelled_while_locking_releases_lock(
+async def test_search_that_is_cancelled_while_it_locks_the_index_releases_the_lock(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_store()

@@ -54,7 +54,7 @@ def copied(path: Path) -> StoreOpening:
     return open_copied(f"sqlite:///{path}", namespace="default", lock_timeout_s=60)
 
 
-async def test_store_of_any_schema_opens_with_all_content(
+async def test_store_of_any_schema_can_be_opened_with_all_content(
     golden: Path, open_store: Opener, path: Path
 ) -> None:
     store = await open_store()
@@ -159,7 +159,7 @@ async def test_current_store_needs_no_migration_step(open_store: Opener, path: P
     assert rehearse_migration(path).steps == ()
 
 
-async def test_read_only_store_opens_if_it_needs_no_migration(
+async def test_read_only_store_can_be_opened_if_it_needs_no_migration(
     golden: Path, open_store: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def may_read(_path: Path, mode: int) -> bool:

@@ -50,7 +50,7 @@ async def test_session_end_and_its_episode_are_in_one_commit() -> None:
         assert len(await recorded(store)) == 1
 
 
-async def test_second_episode_of_a_session_starts_after_the_first_end() -> None:
+async def test_second_episode_of_a_session_starts_after_the_end_of_the_first() -> None:
     async with perdure.open("memory:", clock=ManualClock()) as store:
         session = await store.create()
         await session.append(user("One"))

@@ -237,7 +237,7 @@ def test_text_parameter_named_call_is_in_the_schema() -> None:
     assert property_of(f) == {"type": "string"}
 
 
-def test_arguments_are_converted_to_annotations() -> None:
+def test_arguments_are_converted_to_the_annotated_types() -> None:
     def f(colour: Colour, at: Point, seen: set[int], rest: dict[int, str], n: int = 9) -> None: ...
 
     given = {"colour": "red", "at": {"x": 1}, "seen": [1, 1], "rest": {"3": "c"}}

@@ -158,7 +158,7 @@ async def test_every_flow_span_has_flow_role_and_node(
         assert [found[f"perdure.{name}"] for name in names] == ["f1", "writer", "draft", "s", 1]
 
 
-async def test_call_usage_and_duration_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_usage_and_duration_of_a_call_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     chat, told = await observed(monkeypatch, looking(), says("done", usage=Usage(7, 2)))
     await chat.send("go")
     taken = told.points("gen_ai.client.token.usage")
