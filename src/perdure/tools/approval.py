@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import ToolError
-from perdure.secrets.mask import mask_secrets, masked_value
+from perdure.secrets.mask import mask_part, mask_secrets, masked_value
 from perdure.session.messages import ToolCallPart
 
 Decision = Literal["run", "ask", "refuse", "examine"]
@@ -119,7 +119,10 @@ def _preview_value(name: str, value: object) -> object:
         except RecursionError:
             return mask_secrets(text)
     data = text.encode(errors="replace")
-    return {"head": mask_secrets(text[:HEAD]), "bytes": len(data), "blake2b_256": hash_of(data)}
+    head = mask_part(
+        text[: 2 * HEAD], 0, HEAD
+    )  # masked before it is cut: a secret may cross the end
+    return {"head": head, "bytes": len(data), "blake2b_256": hash_of(data)}
 
 
 def _json(value: object) -> str:

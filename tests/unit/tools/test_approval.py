@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from perdure.tools.approval import content_fact, digest_of, shown_arguments
+from perdure.tools.approval import HEAD, content_fact, digest_of, shown_arguments
 
 KEY = "ghp_" + "a1B2c3D4" * 5
 
@@ -27,3 +27,10 @@ def test_displayed_arguments_mask_secrets_and_truncate_long_values() -> None:
     assert shown["n"] == [1, 2]
     content = cast("dict[str, object]", shown["content"])
     assert (content["bytes"], len(str(content["head"]))) == (5000, 1000)
+
+
+def test_head_of_a_long_argument_shows_no_part_of_a_secret_at_its_end() -> None:
+    for start in range(HEAD - len(KEY), HEAD):
+        text = "y" * (start - 1) + " " + KEY + " y" * HEAD
+        shown = cast("dict[str, object]", shown_arguments({"content": text})["content"])
+        assert "ghp_" not in str(shown["head"])

@@ -10,7 +10,7 @@ from perdure.egress.destinations import Destination, destination_of
 from perdure.egress.http_types import HttpRequest, HttpResponse, fetch_pinned
 from perdure.errors import ConfigError, EgressError, EmbedderUnavailable
 from perdure.models.keys import ApiKey
-from perdure.secrets.mask import mask_secrets
+from perdure.secrets.mask import mask_part
 
 _MOST_BYTES = 64_000_000
 _OK = 200
@@ -20,6 +20,12 @@ _REFUSED = (400, 413, 422)
 
 _SHORT = 1_000
 """Length of a text, in characters, that nearly every model accepts."""
+
+_SHOWN = 200
+"""Number of characters of an error's text that are shown."""
+
+_SEARCHED = 2_000
+"""Number of bytes of an error's text that are searched for secrets."""
 
 
 class _Vector(msgspec.Struct):
@@ -90,7 +96,8 @@ class EmbeddingEndpoint:
 
     def _vectors(self, response: HttpResponse, count: int) -> list[list[float]]:
         if response.status != _OK:
-            said = mask_secrets(response.body[:200].decode(errors="replace"))
+            text = response.body[:_SEARCHED].decode(errors="replace")
+            said = mask_part(text, 0, _SHOWN)  # masked before it is cut: a key may cross the end
             raise EmbedderUnavailable(self.model, f"status {response.status}: {said}")
         if response.is_cut:
             raise EmbedderUnavailable(self.model, f"the answer exceeds {_MOST_BYTES:,} bytes")

@@ -97,6 +97,14 @@ async def test_errors_for_failed_embedder_answers_do_not_contain_the_key() -> No
         assert "secret-key" not in str(caught.value)
 
 
+async def test_shown_part_of_an_embedder_error_has_no_part_of_a_key_at_its_end() -> None:
+    answer = b"no " * 61 + b"sk-ant-api03-" + b"Ab1" * 30
+    async with serving(401, answer) as (address, _):
+        with pytest.raises(EmbedderUnavailable, match="status 401: no no") as caught:
+            await endpoint(address).embed(["one"])
+    assert "sk-ant" not in str(caught.value)
+
+
 async def test_unreachable_embedder_server_raises_embedder_unavailable() -> None:
     with (
         reserved_port() as port,
