@@ -359,7 +359,7 @@ async def test_fake_servers_reject_the_same_requests_as_the_services(
     assert len(backend.server.refused) == 1
 
 
-@pytest.mark.parametrize("count", [25, pytest.param(60, marks=ALL_ONLY)])
+@pytest.mark.parametrize("count", [12, pytest.param(60, marks=ALL_ONLY)])
 async def test_garbled_stream_gives_answer_or_model_error(backend: HttpBackend, count: int) -> None:
     chance = random.Random(20_261_121)
     plan = Plan(

@@ -31,7 +31,7 @@ from tests.fakes.clock import ManualClock
 @pytest.mark.full_only
 @pytest.mark.hypothesis
 def test_session_lists_match_a_full_scan_after_random_operations(backend: Backend) -> None:
-    @settings(max_examples=max(5, settings().max_examples // 8), deadline=None)
+    @settings(max_examples=max(3, settings().max_examples // 8), deadline=None)
     @given(STEPS)
     def any_steps(steps: list[tuple[str, int]]) -> None:
         asyncio.run(carried_out(backend, steps))

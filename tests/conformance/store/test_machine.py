@@ -273,7 +273,7 @@ def test_store_agrees_with_a_reference_model_after_random_commands(backend: Back
             super().__init__(backend)
 
     share = 10 if backend.name == "postgres" else 4  # each look at it is a round trip
-    examples = max(4, settings().max_examples // share)
+    examples = max(3, settings().max_examples // share)
     run_state_machine_as_test(
         Machine, settings=settings(max_examples=examples, stateful_step_count=30)
     )

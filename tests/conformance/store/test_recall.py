@@ -61,7 +61,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.full_only
-@pytest.mark.parametrize("count", with_larger(6, 12))
+@pytest.mark.parametrize("count", with_larger(4, 12))
 async def test_scores_of_random_log_match_formula(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:

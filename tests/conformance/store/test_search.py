@@ -422,7 +422,7 @@ async def test_snippet_of_a_short_text_is_the_whole_text(store: SessionStore) ->
 
 
 @pytest.mark.full_only
-@pytest.mark.parametrize(("step", "batch"), [(3, 12), pytest.param(1, 30, marks=ALL_ONLY)])
+@pytest.mark.parametrize(("step", "batch"), [(5, 8), pytest.param(1, 30, marks=ALL_ONLY)])
 async def test_search_finds_the_same_hits_in_every_backend(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch, step: int, batch: int
 ) -> None:

@@ -118,7 +118,7 @@ async def test_content_referenced_again_during_vacuum_is_kept(
 ) -> None:
     writer = await data.open()
     await create(store)
-    contents = [b"%d " % number * 300 for number in range(300)]
+    contents = [b"%d " % number * 300 for number in range(120)]
     await leave(store, *contents)
 
     async def use_every_third() -> None:

@@ -61,7 +61,7 @@ async def test_similarity_scores_of_vectors_match_the_documented_formula(
     small_parts(monkeypatch)
     chance = random.Random(3)
     sessions: dict[str, list[SaidText]] = {f"s{number}": [] for number in range(4)}
-    for step in range(8):
+    for step in range(5):
         for stream, said in sessions.items():
             texts = [
                 SaidText(f"{stream}-{len(said) + n}", None, " ".join(chance.choices(WORDS, k=5)), 0)

@@ -230,7 +230,7 @@ def _parent(tree: list[Entry], number: int) -> ParentRef:
 
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
-    max_examples=max(6, settings().max_examples // 2),
+    max_examples=max(4, settings().max_examples // 3),
 )
 @given(steps=STEPS)
 async def test_windows_of_random_trees_match_a_reference_implementation(
