@@ -36,7 +36,7 @@ def test_metadata_and_multicast_addresses_stay_blocked_if_local_addresses_are_al
     assert not is_open(address, is_local_open=True)
 
 
-@settings(max_examples=100)
+@settings(max_examples=max(40, settings().max_examples))
 @given(st.ip_addresses(v=4))
 def test_address_that_python_classifies_as_private_is_never_allowed(address: IPv4Address) -> None:
     if is_open(str(address)):
@@ -44,7 +44,7 @@ def test_address_that_python_classifies_as_private_is_never_allowed(address: IPv
         assert not address.is_multicast
 
 
-@settings(max_examples=100)
+@settings(max_examples=max(40, settings().max_examples))
 @given(st.ip_addresses(v=4), st.sampled_from(["::ffff:0:0", "::", "64:ff9b::", "2002::", "2001::"]))
 def test_blocked_ipv4_address_embedded_in_ipv6_is_blocked(inner: IPv4Address, prefix: str) -> None:
     shift = 80 if prefix == "2002::" else 0

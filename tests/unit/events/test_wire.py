@@ -70,9 +70,9 @@ async def test_every_returned_value_has_a_json_form(tmp_path: Path) -> None:
 async def test_json_form_of_a_deep_tree_causes_no_recursion_error() -> None:
     async with perdure.open("memory:") as store:
         session = await store.create()
-        await session.append_many([user(str(number)) for number in range(5000)])
+        await session.append_many([user(str(number)) for number in range(2_000)])
         node: Any = perdure.wire(await session.tree())
     depth = 0
     while node:
         node, depth = node[0]["children"], depth + 1
-    assert depth == 5000
+    assert depth == 2_000

@@ -14,7 +14,7 @@ from perdure.session.messages import assistant, user
 from perdure.session.tree import TreeNode, index_of, nodes_of, tree_json
 from tests.fakes.tree_log import TreeLog
 
-DEEP = 30_000
+DEEP = 8_000
 
 
 def chain(length: int, label: str | None = None) -> TreeNode:

@@ -16,7 +16,7 @@ WORDS = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=max(40, settings().max_examples))
 @given(WORDS)
 def test_canonical_command_line_is_parsed_to_the_same_words(rest: list[str]) -> None:
     argv = ("run", *rest)
@@ -78,7 +78,7 @@ def test_command_glob_matching_takes_linear_time() -> None:
     assert time.process_time() - started < 5
 
 
-@settings(max_examples=100)
+@settings(max_examples=max(40, settings().max_examples))
 @given(st.text(max_size=20))
 def test_parsed_words_equal_those_of_a_shell(line: str) -> None:
     try:

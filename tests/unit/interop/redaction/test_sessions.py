@@ -168,7 +168,7 @@ def test_origin_id_in_entry_ids_is_redacted() -> None:
 
 
 @pytest.mark.full_only
-@settings(max_examples=50)
+@settings(max_examples=max(20, settings().max_examples // 2))
 @given(st.data(), random_logs(16))
 def test_any_log_is_redacted_and_repetition_changes_nothing(
     data: st.DataObject, log: TreeLog

@@ -125,7 +125,7 @@ def expected(
 
 
 async def test_entries_kept_for_forks_are_found_by_reading_few_forks() -> None:
-    for seed in range(60):
+    for seed in range(30):
         with case(seed):
             store, relations = await forest(random.Random(seed))
             reach = reach_of([ROOT], relations, "keep")

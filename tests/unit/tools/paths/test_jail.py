@@ -15,7 +15,7 @@ from perdure.tools.paths.jail import MAX_DEPTH, Jail
 from tests.fakes.samples import case
 
 SECRET = b"outside"
-SWAPS = 400
+SWAPS = 160
 
 
 @pytest.fixture
