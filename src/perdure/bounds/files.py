@@ -69,8 +69,8 @@ def read_named_text(path: Path, limit: str = "document_bytes") -> str:
 def is_folder(path: Path) -> bool:
     """Return whether there is a folder at `path`; links are followed.
 
-    Raises: PermissionError if this user has no access to `path`. Since Python 3.14, `Path.is_dir`
-    returns False in this case.
+    Raises: PermissionError if this user has no access to `path`. `Path.is_dir` cannot be used,
+    because since Python 3.14 it returns False if the user has no access.
     """
     try:
         return stat.S_ISDIR(path.stat().st_mode)

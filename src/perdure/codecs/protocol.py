@@ -69,20 +69,20 @@ class WriteContext(msgspec.Struct, frozen=True):
 class Codec(msgspec.Struct, frozen=True):
     """The file format in which another program writes a session.
 
-    `name` is the name of the format in addresses and exports. `is_escaped` is True if the program
-    also ends lines at `LINE_ENDS`; these characters are then escaped. `has_leaf_record` is True if
-    the program has a record that moves the leaf; otherwise the program continues from the last
-    record. `oldest_version` is the oldest file version that the program does not rewrite; nothing
-    is appended to older files. `most_header_bytes` is the maximum length of a file's first line;
-    the program skips files with a longer first line. `file_name` returns the name of a session's
-    file from its time and id. `header` returns the first record, made from id, time, working
-    directory and the file of the parent. `records` returns the records for an entry, at least one,
-    in the order of the file. `title` returns the record that names the session. `custom` returns a
-    record with the given type and data, which is never part of a context. `placed` returns a record
-    with its id, parent and time inserted in the program's own order. `line` returns a record as a
-    line without its line end, with the program's spelling of numbers. `time_of` returns the time of
-    a record in Unix milliseconds. `said` returns the content of a record; the media of the record
-    are added to `Media`.
+    `name` is the name of the format in addresses and exports. `is_escaped` is True if the
+    characters `LINE_ENDS` are escaped, because the program ends lines at these characters, too.
+    `has_leaf_record` is True if the program has a record that moves the leaf; otherwise the program
+    continues from the last record. `oldest_version` is the oldest file version that the program
+    does not rewrite; nothing is appended to older files. `most_header_bytes` is the maximum length
+    of a file's first line; the program skips files with a longer first line. `file_name` returns
+    the name of a session's file from its time and id. `header` returns the first record, made from
+    id, time, working directory and the file of the parent. `records` returns the records for an
+    entry, at least one, in the order of the file. `title` returns the record that names the
+    session. `custom` returns a record with the given type and data, which is never part of a
+    context. `placed` returns a record with its id, parent and time inserted in the program's own
+    order. `line` returns a record as a line without its line end, with the program's spelling of
+    numbers. `time_of` returns the time of a record in Unix milliseconds. `said` returns the content
+    of a record; the media of the record are added to `Media`.
     """
 
     name: str

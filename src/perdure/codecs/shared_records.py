@@ -56,8 +56,8 @@ class SharedRecords(msgspec.Struct, frozen=True):
     """Reads records in the format `format`, if pi and Operator share the type of the record.
 
     `usage_of` reads the usage in a record. If a message has a role that the program does not have,
-    perdure writes it as a ``custom_message`` record. `shown` maps the types of these records to the
-    roles.
+    perdure writes it as a ``custom_message`` record. `shown` maps the types of ``custom_message``
+    records to the roles.
     """
 
     format: str

@@ -50,7 +50,7 @@ def sendable(wanted: Mapping[str, str]) -> dict[str, str]:
 
 
 def without(headers: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Return `headers` without those in `names`; upper and lower case are equal."""
+    """Return `headers` without those in `names`; letter case does not matter."""
     dropped = {name.lower() for name in names}
     return {name: value for name, value in headers.items() if name.lower() not in dropped}
 

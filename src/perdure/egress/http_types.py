@@ -22,8 +22,8 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     Units: `timeout_s` is the total time in seconds; the size limit is in bytes of the response
     body.
     Shape: a model's headers were filtered by `sendable`; perdure's own headers, such as the
-    authorization, were not. `is_local_open` allows the local network; set it only for an address
-    from the configuration.
+    authorization, were not filtered. `is_local_open` allows the local network; set it only for an
+    address from the configuration.
     """
 
     destination: Destination

@@ -1,6 +1,6 @@
 """JSON-RPC over HTTP: a request that could not be sent gets an error response.
 
-Without this error response, the protocol library would close the whole connection for one unsent
+Without an error response, the protocol library would close the whole connection for one unsent
 request, and it would be unknown which other requests were sent.
 """
 

@@ -1,6 +1,6 @@
 """Errors of outgoing requests and of their secrets.
 
-No message of these errors contains an address, a path or a secret value.
+No message of an error in this module contains an address, a path or a secret value.
 """
 
 from __future__ import annotations

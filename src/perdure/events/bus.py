@@ -2,8 +2,8 @@
 
 The bus stores no live event after the end of its call. Publishing never waits and never fails. Each
 subscriber has a bounded buffer; a subscriber that falls behind receives a `Snapshot` of every open
-call instead of the missed events. Every new subscriber also starts with a `Snapshot` of every open
-call. The bus does not carry durable events of a stream; observers read durable events from the log.
+call instead of the missed events. Every new subscriber starts with a `Snapshot` of every open call.
+The bus does not carry durable events of a stream; observers read durable events from the log.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The durable events of an entry, and the wire form of every event.
 
-Each entry has one or more events, and the same entry always gives the same events. An unknown kind
-gives ``log:entry``. If the program Relavium has the same event, the event gets the same name and
-payload as in Relavium. ``docs/events.md`` lists all events.
+Each entry has one or more events, and the same entry always gives the same events. An entry of an
+unknown kind gives the event ``log:entry``. If the program Relavium has the same event, the event
+gets the same name and payload as in Relavium. ``docs/events.md`` lists all events.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class Sums(Protocol):
     def add(self, counts: Counts, named: Mapping[int, float]) -> Having:
         """Add the counts of a question word; return how many texts and sessions contain this word.
 
-        `named` maps a session to the weight of this word in the session; the weight is 1 in all
+        `named` maps a session to the weight of the word in the session; the weight is 1 in all
         other sessions.
         """
         ...

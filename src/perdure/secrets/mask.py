@@ -1,7 +1,7 @@
 """Mask all secrets in values that are displayed: events, errors and questions.
 
-Only these displayed copies are masked; this module does not change stored values or values sent to
-a model.
+Only the displayed copies of values are masked; this module does not change stored values or values
+sent to a model.
 """
 
 from __future__ import annotations

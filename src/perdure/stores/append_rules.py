@@ -62,8 +62,8 @@ class ForkOrigin(msgspec.Struct, frozen=True):
     `head` and `info` are the current values of the origin. `hash` is the hash of the origin's chain
     after the commit that contains entry ``fork.head`` (the genesis hash for -1). `messages` counts
     the message entries that the fork shares. With scope "tree", `messages` counts all message
-    entries of the origin up to ``fork.head``. With scope "path", `messages` counts only those on
-    the path.
+    entries of the origin up to ``fork.head``. With scope "path", `messages` counts only the
+    messages on the path.
     """
 
     info: SessionInfo

@@ -2,7 +2,7 @@
 
 A hash of the chain includes bodies only as salted digests. The chain can therefore still be
 verified after an erasure, and the digest reveals nothing about the body. ``docs/log-format.md`` is
-the normative specification of these hashes.
+the normative specification of the hashes.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A part is a few characters, case-folded, that start at some position of a name or id. Any substring
 of a name is the beginning of one of the name's parts. So all sessions whose name contains a query
-are next to each other in an ordered index of the parts. ``session.info.is_found`` then checks each
+are next to each other in an ordered index of the parts. ``session.info.is_found`` checks each
 session that the index found.
 """
 

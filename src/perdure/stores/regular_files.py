@@ -1,9 +1,9 @@
 """Open only regular files, in folders that may be untrusted.
 
 In an untrusted folder, a link can lead out of the folder, a pipe can block its reader, and a device
-can return data without end. A file in an untrusted folder is therefore opened without following a
-link at its name and without blocking. The type is checked on the opened file, because the file with
-this name can be replaced at any time.
+can return data without end. So this module opens a file without following a link at the file's
+name, and without blocking. The type is checked on the opened file, because a file can be replaced
+at any time.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def status_of(path: Path) -> os.stat_result:
 def check_only_name(path: Path, drafts: Path) -> None:
     """Reject a file with other hard links, which would keep erased text and receive appended text.
 
-    Removes a second hard link in the folder `drafts`; a process that dies while it creates the file
-    leaves such a link there. Raises: NotRegular; OSError.
+    The call removes a second hard link in the folder `drafts`, which a process leaves if it dies
+    while it creates the file. Raises: NotRegular; OSError.
     """
     status = status_of(path)
     if status.st_nlink == 1:

@@ -79,7 +79,7 @@ class SearchService(Protocol):
 
         `span` contains all positions in `vectors`, and is a part of the range that `unembedded`
         returned. Texts that were erased get no vector. Return False, and store nothing, if another
-        process has already stored these vectors.
+        process has already stored vectors for the texts in `span`.
         Durable: the vectors survive the end of the process, but not a power cut. After a power cut,
         `unembedded` returns the texts again.
         Raises: StoreReadOnly, StoreFull, StoreUnavailable or Unsupported.
@@ -128,10 +128,10 @@ class RetentionService(Protocol):
         erased session again returns the earlier certificate if nothing is left to erase. A repeated
         erasure also erases the kept entries that no fork needs any more.
 
-        Durable: the erasure is one operation. The intent of the erasure is committed before any
-        data is removed. After a kill, either nothing was erased, or the next opening of the store
-        or the next `erase` completes the erasure. When the call returns, the store's files contain
-        no erased data, except in the places that `Certificate.copies` lists.
+        Durable: the intent of the erasure is committed before any data is removed. After a kill,
+        either nothing was erased, or the next opening of the store or the next `erase` completes
+        the erasure. When the call returns, the store's files contain no erased data, except in the
+        places that `Certificate.copies` lists.
         Raises: SessionNotFound, SessionHasForks, StoreReadOnly, StoreFull or StoreUnavailable.
         """
         ...
@@ -226,7 +226,10 @@ class MaintenanceService(Protocol):
     """Verifies, copies, salvages, measures and cleans up a namespace."""
 
     async def verify(self, on_progress: OnProgress | None = None) -> Verification:
-        """Check every hash, parent, count and span. May call `on_progress` on another thread."""
+        """Check every hash, parent, count and span.
+
+        `on_progress` can be called on another thread.
+        """
         ...
 
     async def check_writable(self) -> None:

@@ -2,8 +2,8 @@
 
 A commit wakes the iterators of its streams and of the whole namespace; other iterators cost
 nothing. Commits of this process wake the iterators at once. A thread finds commits of other
-processes. The thread polls only while an iterator waits. It polls every 20 ms, and less often if
-there has been no commit for a while.
+processes. The thread polls only while an iterator waits. The thread polls every 20 ms, and less
+often if there has been no commit for a while.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Watches:
         return changes
 
     def wake(self, places: Iterable[Place]) -> None:
-        """Wake the iterators of these streams and of their namespaces."""
+        """Wake the iterators of the streams in `places`, and of the streams' namespaces."""
         keys: dict[tuple[str, StreamId | None], None] = {}
         for namespace, stream in places:
             keys[namespace, stream] = keys[namespace, None] = None
@@ -197,7 +197,7 @@ class Watcher:
         self._watches.end()
 
     def close(self) -> None:
-        """Stop polling. Blocks until the thread has ended."""
+        """Stop polling. The call blocks until the thread has ended."""
         self._stop.set()
         thread = self._thread
         if thread is not None:

@@ -21,7 +21,7 @@ _BLOCK = re.compile(
 class PlainRepresenter(SafeRepresenter):
     """The YAML library's representer without anchors and aliases.
 
-    It writes a repeated value in full.
+    A repeated value is written in full each time.
     """
 
     def ignore_aliases(self, data: Any) -> bool:

@@ -1,7 +1,7 @@
 """Convert pi's messages to perdure's: parts, media, usage, stop reasons.
 
 Provider signatures, details of tool results, and the raw text of truncated calls are not converted.
-The stored original of an import still contains this unconverted data.
+The stored original of an import still contains the data that is not converted.
 """
 
 from __future__ import annotations

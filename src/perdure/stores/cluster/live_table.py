@@ -1,8 +1,8 @@
 """The table of live events that the processes of one namespace share.
 
 The table is a channel between processes, not a record. Any row may be lost, because the log has the
-outcome of every call. A notification only wakes the process, which then reads the named rows from
-the table.
+outcome of every call. A notification only wakes the process, which then reads the new rows from the
+table.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class LiveTable(Protocol):
     async def register(self, streams: Sequence[StreamId]) -> list[StreamId]:
         """Register for the events of those `streams` that have an open turn; return these streams.
 
-        Durable: the registration expires after `TERM_S`.
+        Durable: no; a registration that is not renewed ends after `TERM_S`.
         """
         ...
 

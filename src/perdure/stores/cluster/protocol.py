@@ -112,8 +112,8 @@ class ClusterStatus(ShortRepr, frozen=True, kw_only=True):
 
     `counts` contains numbers since the creation of the database. ``takeovers`` counts the workers
     that were declared dead. ``false_takeovers`` counts the workers that reported again after they
-    were declared dead. ``requeued`` counts the pieces of work that were queued again. Work that a
-    limit holds back counts as running in its queue.
+    were declared dead. ``requeued`` counts the pieces of work that were queued again. A piece of
+    work that waits because of a limit counts as running in its queue.
     """
 
     workers: tuple[WorkerInfo, ...]
@@ -145,7 +145,7 @@ class Liveness(Protocol):
     running: Callable[[], int]
 
     def start(self) -> None:
-        """Register the worker, and start reporting. Blocks until the worker is registered.
+        """Register the worker, and start reporting. The call blocks until the worker is registered.
 
         Raises: the errors of the server's driver.
         """
@@ -229,10 +229,10 @@ class ClusterService(Protocol):
     async def take_upkeep(self, worker: str, every_s: Mapping[str, float]) -> set[str]:
         """Return the tasks that `worker` must do now; `every_s` maps each task to its period.
 
-        No other worker receives the returned tasks until `end_upkeep` is called, or until this
-        worker is dead. The tasks of a dead worker are due at once. Any other task is due when its
-        period (in seconds) has passed since the task last began. A task that the worker already has
-        is returned again, because the answer of an earlier call may be lost.
+        No other worker receives the returned tasks until `end_upkeep` is called, or until `worker`
+        is dead. The tasks of a dead worker are due at once. Any other task is due when its period
+        (in seconds) has passed since the task last began. A task that the worker already has is
+        returned again, because the answer of an earlier call may be lost.
         """
         ...
 

@@ -65,7 +65,7 @@ def append(
 ) -> CommitResult:
     """Append `commit` with the guarantees of ``SessionStore.commit``; an error changes nothing.
 
-    Calls `check` last, with the entries of all writes.
+    `check` is called last, with the entries of all writes.
     Units: `now` is Unix milliseconds.
     """
     check_commit(commit)

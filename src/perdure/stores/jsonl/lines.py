@@ -106,7 +106,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
     @property
     def parent(self) -> str | None:
-        """The id of the record that this record follows."""
+        """The id of the parent record."""
         return self.parent_id or self.pi_parent
 
 

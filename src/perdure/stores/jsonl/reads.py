@@ -66,7 +66,7 @@ def branch(
 ) -> list[Entry]:
     """Return the tree entries from the root to `leaf`, or only those of `kind`, oldest first.
 
-    With `limit`, return only the newest `limit` of these entries.
+    With `limit`, return only the newest `limit` entries of the result.
 
     Raises: EntryNotFound.
     """

@@ -30,7 +30,7 @@ class Row(msgspec.Struct, gc=False):
     contains its sequence number (seq). `part` is the number of the entry among the entries of its
     record. `depth` is the number of entries before this entry on its branch. `messages` is the
     number of messages up to and including this entry. `compaction`, `model` and `thinking` are the
-    newest entries of these kinds on the branch.
+    newest compaction, model and thinking entries on the branch.
     """
 
     offset: int

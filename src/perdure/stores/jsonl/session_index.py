@@ -37,7 +37,7 @@ _MOST_TAIL_BYTES = 2**24
 class FileState(msgspec.Struct, frozen=True):
     """The state of a session, as its file contains it.
 
-    `leaf` and `open_turn` are seqs. Units: `payload` in bytes.
+    `leaf` and `open_turn` are seqs. Units: `payload` is in bytes.
     """
 
     header: StreamHeader
@@ -274,7 +274,7 @@ def stream_in(path: Path, codec: Codec) -> StreamId | None:
 def peek(path: Path, codec: Codec) -> FileState | None:
     """Return the session's state from the first two lines and the last line of its file.
 
-    Return None if these lines do not contain the state.
+    Return None if the three lines do not contain the state.
     """
     try:
         with open_to_read(path) as file:

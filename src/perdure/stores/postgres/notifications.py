@@ -1,11 +1,11 @@
 """Wake iterators after commits: send NOTIFY, and listen on a separate connection.
 
 A commit wakes the iterators of its streams and those of the whole namespace. A commit does not wake
-the iterators of other streams. A notification names the streams. A commit does not include its
-NOTIFY, because PostgreSQL lets only one notifying transaction of the whole server commit at a time.
-NOTIFY is sent after the commit, and one NOTIFY can report many commits. If the notification is lost
-because the sending process died, the listener finds the commit by querying for streams with new
-entries.
+the iterators of other streams. A notification names the streams of the commits that it reports. A
+commit does not include its NOTIFY, because PostgreSQL lets only one notifying transaction of the
+whole server commit at a time. NOTIFY is sent after the commit, and one NOTIFY can report many
+commits. If the notification is lost because the sending process died, the listener finds the commit
+by querying for streams with new entries.
 """
 
 from __future__ import annotations

@@ -191,7 +191,10 @@ async def entries(
     kind: str | None = None,
     before: int | None = None,
 ) -> list[Entry]:
-    """Return own entries after seq `after`; with `before`, only those before it, newest first."""
+    """Return the stream's own entries after seq `after`.
+
+    With `before`, return only entries before seq `before`, newest first.
+    """
     between = (after, MOST_SEQ if before is None else before)
     sql, values = _ENTRIES, [db.namespace, stream, *between]
     if kind is not None:

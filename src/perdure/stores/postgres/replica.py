@@ -1,7 +1,7 @@
 """Run lists and searches on a streaming replica; their results are as new as on the primary.
 
-A read asks the primary for the end of the primary's log. The read runs on the replica as soon as
-the replica has replayed the log up to this end. So the read sees every commit, of any process, that
+A read asks the primary for the end of the primary's log, and runs on the replica as soon as the
+replica has replayed the log up to this end. So the read sees every commit, of any process, that
 returned before the read began. If the replica does not catch up in time or is down, the primary
 answers (``docs/decisions/0080-read-replicas.md``).
 """

@@ -218,8 +218,8 @@ async def open_postgres(
 ) -> PostgresStore:
     """Open the store at an address ``postgresql://USER@HOST/DATABASE``.
 
-    `options` are passed to `PostgresStore.open`. Leases use the clock of the server, because each
-    host has its own clock: `clock` is ignored.
+    `options` are passed to `PostgresStore.open`. `clock` is ignored: leases use the clock of the
+    server, because each host has its own clock.
     Raises: ConfigError for an invalid address or durability, and the errors of
     `PostgresStore.open`.
     """

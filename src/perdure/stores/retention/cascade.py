@@ -240,7 +240,7 @@ class _Kin:
     def _is_below_live(
         self, stream: StreamId, live: frozenset[StreamId], known: dict[StreamId, bool]
     ) -> bool:
-        """Return whether `stream` or one of its origins is a fork that stays.
+        """Return whether `stream` or one of its origins is a fork that the erasure keeps.
 
         The call follows the origins of `stream` only until a target of the erasure.
         """

@@ -1,4 +1,4 @@
-"""Erase single entries of a session, and entries with the same content, also if forks share them.
+"""Erase single entries of a session, and entries with the same content, even if forks share them.
 
 The functions are pure: they take the visible entries of the session and its forks, and return
 ranges of seqs.

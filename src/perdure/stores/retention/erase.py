@@ -36,9 +36,9 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     With scope "entries", only the entries of session `name` with the seqs in `entries` are erased.
     With `expected_head`, a session is erased only if its head equals `expected_head`. `notes` are
-    appended to session `name` in the same commit. The caller chooses `id`, the certificate's id;
-    `by` identifies the requester. For the scopes "subject" and "namespace", forks are erased too,
-    and `forks` has no effect.
+    appended to session `name` in the commit of the erasure. The caller chooses `id`, the
+    certificate's id; `by` identifies the requester. For the scopes "subject" and "namespace", forks
+    are erased too, and `forks` has no effect.
     Units: `at` is Unix milliseconds.
     """
 

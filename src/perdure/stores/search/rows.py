@@ -189,7 +189,8 @@ class IndexReader(Protocol):
     async def block_starts(self, first: int = -NO_END, last: int = NO_END) -> Sequence[BlockStart]:
         """Return the beginnings of the blocks of texts, ascending in each index part.
 
-        Reads only the index parts that may have a text at a position from `first` to `last`.
+        The call reads only the index parts that may have a text at a position from `first` to
+        `last`.
         """
         ...
 

@@ -66,7 +66,10 @@ class _Search:
             raise SearchIndexDamaged(self._log.address) from error
 
     async def hits(self, best: Sequence[tuple[float, Candidate]]) -> list[Hit]:
-        """Return the first of `best` that pass the filters. Reads only as many texts as needed."""
+        """Return the first of `best` that pass the filters.
+
+        The call reads only as many texts as needed.
+        """
         query, hits = self._query, list[Hit]()
         step = READ_AT_ONCE
         if query.is_on_branch is None:

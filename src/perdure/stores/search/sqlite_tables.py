@@ -1,10 +1,9 @@
 """The tables of a search index in an SQLite file.
 
 The tables contain the index parts with their pages, the texts that are not yet in a part, and the
-index mark.
-``stores/sqlite/migrations`` documents the columns. ``search_text.id`` is part * 8192 + the number
-of the block's first text. A file with these tables also has a table ``namespace`` with a number for
-each namespace.
+index mark. ``stores/sqlite/migrations`` documents the columns. ``search_text.id`` is part * 8192 +
+the number of the block's first text. A file with index tables also has a table ``namespace`` with a
+number for each namespace.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ async def put_in(
 ) -> bool:
     """Store vectors for the texts after the position `span[0]`, up to the position `span[1]`.
 
-    Return False, and store nothing, if another process has already stored these vectors.
+    Return False, and store nothing, if another process has already stored vectors for the texts in
+    `span`.
     """
     before, after = span
     if (await rows.state(model)).upto != before:

@@ -178,7 +178,7 @@ def _is_current(site: Site) -> bool:
 
 
 def prepare(site: Site, seed: bytes, *, is_draft: bool = False) -> None:
-    """Migrate the store at `site` to the current schema; also initializes an empty file.
+    """Migrate the store at `site` to the current schema, or initialize an empty file.
 
     `is_draft` means that no other process has opened the file yet. A draft needs no journal on the
     disk, because the draft of a killed process is deleted and not used. The creator of a draft

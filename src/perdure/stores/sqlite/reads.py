@@ -1,6 +1,7 @@
 """Reads of the store: each function reads through one connection in one snapshot.
 
-``SqliteStore`` runs these functions on a reader's thread. No function of this module writes.
+``SqliteStore`` runs the functions of this module on a reader's thread. No function of this module
+writes.
 """
 
 from __future__ import annotations

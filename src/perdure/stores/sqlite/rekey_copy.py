@@ -1,8 +1,9 @@
 """Lock the copy that a rekey writes next to a store, and remove the copy if it is orphaned.
 
-The copy may be unencrypted although the store is encrypted. So a rekey locks its copy while it
-writes the copy. Opening the store removes a copy that no process has locked. If the copy is
-unencrypted, a separate process removes the copy as soon as its writer is dead.
+If a rekey removes the encryption, its copy is unencrypted while the store is still encrypted. So a
+rekey locks the copy while it writes the copy. Opening the store removes a copy that no process has
+locked. If the copy is unencrypted, a separate process removes the copy as soon as its writer is
+dead.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def copy_held(path: Path) -> Generator[Path]:
 def remove_dead_copy(path: Path) -> None:
     """Remove the copy left by a killed rekey of the store at `path`, if any.
 
-    Skips the copy of a running rekey, and a copy that this user has no permission to remove.
+    The call skips the copy of a running rekey, and a copy that this user has no permission to
+    remove.
     """
     copy = unfinished_copy(path)
     with suppress(OSError):
@@ -110,7 +112,7 @@ def remove_dead_copy(path: Path) -> None:
 def remove_left_copy(path: Path) -> None:
     """Remove the copy of a writer that is just ending and may still hold the copy's lock briefly.
 
-    Gives up after a second if another rekey of the store at `path` writes the copy.
+    The call gives up after a second if another rekey of the store at `path` writes the copy.
     """
     for _ in range(_TRIES):
         remove_dead_copy(path)

@@ -153,7 +153,10 @@ def _blob_problems(tables: Tables, namespace: str, steps: Steps) -> Iterator[Pro
 
 
 class _StreamCheck:
-    """Checks one stream. `count` entries are readable, and `erased` of these were erased."""
+    """Checks one stream.
+
+    `count` entries are readable, and `erased` of the readable entries were erased.
+    """
 
     def __init__(self, tables: Tables, namespace: str, stream: StreamId, steps: Steps) -> None:
         self.count = 0

@@ -107,10 +107,7 @@ class Limits:
     # -- keys
 
     def keys_since(self) -> int:
-        """Return the stored time.
-
-        Idempotency keys that were used before this time count as forgotten.
-        """
+        """Return the time before which used idempotency keys count as forgotten."""
         return decoded_side(self.folder, KIND, KEYS, _moment) or 0
 
     def forget_keys(self, before: int) -> int:

@@ -178,7 +178,7 @@ class Catalogue:
         self.by_number = {known.number: known for known in self.by_name.values() if known.number}
 
     def numbers_of(self, streams: Collection[StreamId]) -> set[int]:
-        """Return the numbers that these sessions have in the index."""
+        """Return the numbers that the sessions `streams` have in the index."""
         return {number for number, known in self.by_number.items() if known.stream in streams}
 
 
@@ -230,7 +230,7 @@ def places_of(tables: SqlRows, number: int) -> Iterator[Place]:
 
 
 def positions_of(tables: SqlRows, numbers: Collection[int]) -> list[int]:
-    """Return the positions of the indexed texts of these sessions, including their titles."""
+    """Return the positions of the indexed texts and titles of the sessions `numbers`."""
     sql = f"SELECT n FROM search_place WHERE {_OF_SESSIONS}"  # noqa: S608 - put together from constants
     found = [row[0] for row in tables.rows(sql, _listed(numbers))]
     return [*(-number for number in numbers), *found]
@@ -242,7 +242,7 @@ def seqs_of(tables: SqlRows, number: int, indexed: Container[int]) -> set[int]:
 
 
 def remove_places(tables: SqlRows, numbers: Collection[int]) -> None:
-    """Remove the places of all texts of these sessions."""
+    """Remove the places of all texts of the sessions `numbers`."""
     tables.run(f"DELETE FROM search_place WHERE {_OF_SESSIONS}", (_listed(numbers),))  # noqa: S608 - put together from constants
 
 

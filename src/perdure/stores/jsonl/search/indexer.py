@@ -102,8 +102,8 @@ class Index:
     def remove(self, streams: Collection[StreamId], remove: Callable[[], None]) -> None:
         """Remove the sessions and all bytes of their words from the index; then call `remove`.
 
-        Removes the whole index if the removal fails, for example if the index is damaged or the
-        disk is full.
+        The call removes the whole index if the removal fails, for example if the index is damaged
+        or the disk is full.
         Raises: StoreReadOnly, StoreUnavailable.
         """
         with self.file.hold_lock():
@@ -164,7 +164,7 @@ class Index:
 
 
 def _remove_texts(tables: IndexTables, catalogue: Catalogue, numbers: Collection[int]) -> None:
-    """Remove the sessions with these numbers.
+    """Remove the sessions with the numbers `numbers` from the index.
 
     Raises: IndexUnusable if a part of the index is damaged.
     """

@@ -2,7 +2,8 @@
 
 An unchanged file is not opened. If perdure appended to a file, the file is read from its former
 end. If another program changed a file, perdure indexes the file again to check whether entries
-moved. The indexed entries of a removed or rewritten file are `stale`: no search may find them.
+moved. The indexed entries of a removed or rewritten file are `stale`: no search is allowed to find
+them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Search a folder: update the index, then query it. Without an index, scan the session files.
 
-File access runs on the handle's thread in short steps. One process at a time updates the index; the
-others wait for it.
+File access runs on the handle's thread in short steps. One process at a time updates the index;
+other processes wait for the update.
 """
 
 from __future__ import annotations

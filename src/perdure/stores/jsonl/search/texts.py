@@ -74,7 +74,7 @@ def _target_seq(log: Log, target: EntryId | None) -> int:
 def found_at(sessions: SessionIndex, known: Known, position: int, place: Place) -> Found | None:
     """Return the text at `place` in the file of `known`; None if the text no longer exists.
 
-    Reads only the line of the text, without resolving references, because hits do not show
+    The call reads only the line of the text, without resolving references, because hits do not show
     references.
     Raises: ValueError if the file cannot contain `place`.
     """

@@ -169,7 +169,7 @@ def _stands(last: tuple[int, Row], log: Log) -> bool:
 def _pieces(path: Path) -> Iterator[bytes]:
     """Yield a file in pieces; a line that is cut at the end of one piece begins the next piece.
 
-    Shape: empty if the file does not exist.
+    Shape: the result is empty if the file does not exist.
     """
     try:
         with open_to_read(path, buffering=0) as file:

@@ -358,8 +358,8 @@ class PostgresWriter:
 def locking_mark(namespace: str) -> list[Statement]:
     """Return the statements that lock the index mark; indexing waits until the transaction ends.
 
-    Run these statements before any stream is locked. The statements create the row of the index
-    mark if it is missing, because without this row two erasures would not wait for each other.
+    Run the statements before any stream is locked. The statements create the row of the index mark
+    if it is missing, because without this row two erasures would not wait for each other.
     """
     begin = Statement(_BEGIN_MARK, (namespace, VERSION))
     return [begin, Statement(_LOCK_MARK, (namespace,))]

@@ -75,7 +75,7 @@ class LogSync:
         self._synced = seen
 
     def sync(self) -> None:
-        """Sync all commits. Blocks; other Python threads continue.
+        """Sync all commits. The call blocks, but other Python threads continue.
 
         Raises: apsw.BusyError, apsw.IOError.
         """

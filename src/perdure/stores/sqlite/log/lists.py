@@ -105,7 +105,7 @@ def _newest_first(
 ) -> Generator[Row]:
     """Yield the sessions in `scope`, and in the folder `cwd` if it is given, newest activity first.
 
-    Reads nothing before the first session is requested.
+    The generator reads nothing before the first session is requested.
     """
     after = sought.get("after") or (MOST_SEQ, _LAST_ID)
     sql = _SESSIONS if cwd is None else _SESSIONS_OF_FOLDER

@@ -1,6 +1,6 @@
 """Index the name parts of sessions for lists.
 
-Commits write this index, and ``verify`` checks it.
+Commits write the index of name parts, and ``verify`` checks it.
 """
 
 from __future__ import annotations

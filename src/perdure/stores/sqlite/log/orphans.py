@@ -1,6 +1,6 @@
 """Find orphaned rows, which damage or manual changes leave in the file.
 
-Skips rows that a running erasure has not removed yet.
+The search skips rows that a running erasure has not removed yet.
 """
 
 from __future__ import annotations

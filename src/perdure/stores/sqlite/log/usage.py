@@ -38,7 +38,10 @@ class NamespaceTotals(NamedTuple):
 
 
 def namespace_totals(tables: Tables, namespace: str) -> NamespaceTotals:
-    """Return the current totals of a namespace. Reads one row and at most some hundred entries."""
+    """Return the current totals of a namespace.
+
+    The call reads one row and at most some hundred entries.
+    """
     number = namespace_no(tables, namespace)
     return (
         totals_of(tables, int(number)) or NamespaceTotals()

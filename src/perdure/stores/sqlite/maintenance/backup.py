@@ -1,8 +1,8 @@
 """Copy a database file as of one moment, while other processes write to it.
 
-One statement reads the whole file inside one read transaction. This transaction blocks no process,
-because new writes go to the write-ahead log. The copy is encrypted with the store's own key, and
-contains no leases.
+One statement reads the whole file inside one read transaction. The read transaction blocks no
+process, because new writes go to the write-ahead log. The copy is encrypted with the store's own
+key, and contains no leases.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Content:
     def problems(self, told: Report | None = None) -> Iterator[tuple[str, Problem]]:
         """Yield every fault, with the namespace of the fault.
 
-        Reports the progress in each namespace to `told`.
+        The call reports the progress in each namespace to `told`.
         """
         for namespace in self.namespaces():
             for problem in verification(self._tables, namespace, told).problems:

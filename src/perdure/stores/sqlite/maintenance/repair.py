@@ -81,7 +81,7 @@ def repair(
     """Repair the store at `path`, in place or into the new file `to`. The call blocks.
 
     `at` is the time of the notes that the repair appends to streams. A store without a fault stays
-    unchanged. Reports the progress of each step to `told`: check, salvage, final check.
+    unchanged. The call reports the progress of each step to `told`: check, salvage, final check.
     Durable: the repaired store is on the disk when the call returns. Memory: the repair needs as
     much memory as the size of the store's content.
     Raises: StoreExists if the new file `to` exists, and StoreInUse if the store is in use. The call

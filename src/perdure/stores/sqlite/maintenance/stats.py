@@ -52,7 +52,7 @@ WHERE d.aggregate = TRUE GROUP BY 1
 def measure(tables: Tables, path: Path, since: int, namespace: str) -> StoreFigures:
     """Implement ``MaintenanceService.measure`` for `namespace`.
 
-    The page counts are those of the whole file.
+    The page counts cover the whole file.
     """
     found = _namespace(tables, namespace, since)
     return StoreFigures(f"sqlite:///{path}", (found,), _file(tables, path))

@@ -59,8 +59,8 @@ def cipher_of(key: StoreKey | None) -> str | None:
 def copy_into(db: Connection, target: Path, key: StoreKey | None) -> None:
     """Write the content of `db` into the empty file `target`, encrypted with `key` or plain.
 
-    Needs a connection opened with ``SQLITE_OPEN_URI``. Raises: apsw.Error, with a message that does
-    not contain the key.
+    `db` must be opened with ``SQLITE_OPEN_URI``. Raises: apsw.Error, with a message that does not
+    contain the key.
     """
     secret = f"cipher={CIPHER}&key=raw:{key.reveal()}" if key else "key="
     failure: type[apsw.Error] | None = None

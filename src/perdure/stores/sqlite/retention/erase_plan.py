@@ -268,7 +268,7 @@ def keys_of(tables: Tables, namespace: int, streams: Iterable[int]) -> list[str]
 def _streams_of_commit(tables: Tables, first: int, at: int) -> list[int]:
     """Return the streams of the commit that begins at position `first`.
 
-    The entries of a commit are at consecutive positions, also if the commit appends to several
+    The entries of a commit are at consecutive positions, even if the commit appends to several
     streams.
     """
     found: list[int] = []
