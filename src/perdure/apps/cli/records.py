@@ -344,7 +344,7 @@ async def activity(
     last: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MOST, metavar="N", show_default="60", help="At most the newest N rows."
+            min=1, max=MOST, metavar="N", show_default="60", help="List at most the newest N rows."
         ),
     ] = None,
     common: CommonOptions,

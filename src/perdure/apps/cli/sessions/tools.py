@@ -30,7 +30,8 @@ async def tools(
     ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only calls that failed.")] = False,
     last: Annotated[
-        int, typer.Option(min=0, max=MOST, metavar="N", help="At most the newest N calls; 0: all.")
+        int,
+        typer.Option(min=0, max=MOST, metavar="N", help="List at most the newest N; 0: all calls."),
     ] = 100,
     common: CommonOptions,
 ) -> None:
