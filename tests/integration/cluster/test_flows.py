@@ -144,6 +144,7 @@ async def test_flow_that_kills_its_workers_waits_for_a_person(
     await limits.set_limit(Limit(subject="namespace:default"))
 
 
+@pytest.mark.all_only
 async def test_flow_that_waits_for_an_answer_uses_no_slot(
     store: Store, address: str, tmp_path: Path
 ) -> None:
