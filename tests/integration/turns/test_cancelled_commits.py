@@ -21,7 +21,19 @@ STEPS = 25
 """A turn is cancelled after each number of rounds below this; a commit in memory takes fewer."""
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.full_only)])
+CASES = [
+    *(pytest.param(store, times) for store in ("memory", "sqlite") for times in (1, 5)),
+    pytest.param("postgres", 5, marks=pytest.mark.full_only),
+    pytest.param("postgres", 1, marks=pytest.mark.all_only),
+    *(
+        pytest.param(each, 2, marks=pytest.mark.all_only)
+        for each in ("memory", "sqlite", "postgres")
+    ),
+]
+"""The stores, and how often a turn is cancelled."""
+
+
+@pytest.fixture
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "memory":
         yield "memory:"
@@ -73,7 +85,7 @@ class Cancelling:
         await self._cancelling
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.all_only), 5])
+@pytest.mark.parametrize(("address", "times"), CASES, indirect=["address"])
 @pytest.mark.parametrize("kind", ["model_finished", "tool_finished"])
 async def test_tool_outcome_is_stored_despite_cancellation_at_any_step(
     address: str, kind: str, times: int, monkeypatch: pytest.MonkeyPatch
