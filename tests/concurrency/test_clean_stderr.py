@@ -17,7 +17,7 @@ from tests.fakes.samples import ALL_ONLY
 SCRIPT = Path(__file__).parent / "children" / "faulty_program.py"
 FAULTS = ("left_open", "stopped_loop", "cancelled", "closed_early")
 BACKENDS = ("memory", "sqlite", "jsonl", "postgres")
-CUTS = 12
+CUTS = 6
 _CUT = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE application_name LIKE 'perdure%' AND datname = current_database()

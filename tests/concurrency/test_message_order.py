@@ -27,7 +27,7 @@ from tests.fakes.postgres import PostgresServer
 from tests.fakes.samples import with_larger
 
 ROUNDS = pytest.mark.parametrize(
-    "rounds", with_larger(8, int(os.environ.get("PERDURE_ORDER_ROUNDS", "25")))
+    "rounds", with_larger(5, int(os.environ.get("PERDURE_ORDER_ROUNDS", "25")))
 )
 STORES = ["memory", "sqlite", "jsonl", "postgres"]
 AGENT = perdure.Agent("helper", model="p:m")

@@ -28,7 +28,7 @@ OTHERS = (set(STORES) - QUICK_STORES) | (set(MODELS) - QUICK_MODELS)
 QUICK_MODEL_TESTS = "test_model_client.py"
 
 _CONTENT = {"bytes", "capabilities", "copying", "erasing", "vacuum", "whole_store"}
-_RECORDS = {"append", "foreign_ids", "forks", "idempotency", "machine", "sealing", "turns"}
+_RECORDS = {"append", "turns"}
 DIFFERS = {ENCRYPTED: _CONTENT, "jsonl-operator": _CONTENT | _RECORDS}
 """Maps a variant of an engine to the test modules in which the variant may behave differently."""
 
