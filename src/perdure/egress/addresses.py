@@ -1,4 +1,4 @@
-"""Decide to which internet addresses requests may go: public ones, not internal networks.
+"""Decide to which addresses requests can go: public internet addresses, not internal networks.
 
 Pure. IPv4 addresses in a listed special network are blocked. For IPv6, only global unicast is open.
 Every IPv6 address that contains an IPv4 address (mapped, compatible, translated, NAT64, 6to4,

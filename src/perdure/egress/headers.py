@@ -33,7 +33,7 @@ _OURS_BEGIN = ("proxy-", "x-forwarded-", "sec-", "x-envoy-", "cf-")
 
 
 def sendable(wanted: Mapping[str, str]) -> dict[str, str]:
-    """Return only the headers of `wanted` that may be sent, in the same order.
+    """Return only the headers of `wanted` that are allowed, in the same order.
 
     A value with a line break or NUL is dropped, never repaired. If a name occurs in several
     spellings, only the first header is sent.

@@ -198,7 +198,7 @@ class LiveBus:
         return None if call is None else (call.n, call.at, call.pieces())
 
     def snapshots(self, stream: StreamId | None = None) -> list[Snapshot]:
-        """Return the output so far of each open call of one stream, or of all streams."""
+        """Return a snapshot of each open call in one stream, or in all streams."""
         return [
             call.snapshot(key[0], key[1])
             for key, call in self._open.items()
@@ -259,7 +259,7 @@ class Subscription:
         self.wake()
 
     def wake(self) -> None:
-        """Make `wait` return; `wait` may run in the event loop of another thread."""
+        """Make `wait` return; `wait` can run in the event loop of another thread."""
         loop = self._loop
         if loop is None or _is_current(loop):
             self._arrived.set()

@@ -10,9 +10,9 @@ The append rules are the same in every backend:
 appended tree entry becomes the leaf. A side entry of kind ``leaf`` makes its target the leaf.
 2. A parent must be a tree entry that the stream sees: its own, or shared by its origin.
 3. ``seq`` is dense per stream, in commit order; a commit's entries are consecutive.
-4. While a turn is open (see `StreamState.open_turn`), only writes that carry its lease may append
-tree entries. A write without the lease stores a side entry ``queued`` instead of a tree entry,
-and a ``leaf`` raises `TurnOpen`.
+4. While a turn is open (see `StreamState.open_turn`), only writes that carry its lease can append
+tree entries. A write without the lease stores a side entry ``queued`` instead of a tree entry, and
+a ``leaf`` raises `TurnOpen`.
 5. A ``turn_started`` opens a turn and needs a lease; a ``turn_finished`` closes it.
 6. The part of a commit for a stream extends that stream's hash chain (``stores.chain``).
 """
@@ -238,8 +238,8 @@ class LogWriter(Protocol):
         other content. Raises QuotaExceeded if the commit would exceed a quota. Raises ValueError
         for an invalid stream id. Raises StoreReadOnly, StoreFull or StoreCorrupt if the store
         cannot be written. Raises Unsupported for several writes without ``multi_stream_commit``.
-        Raises StoreUnavailable if the store cannot be reached; the commit may have happened. After
-        any error except StoreUnavailable, nothing was appended.
+        Raises StoreUnavailable if the store cannot be reached; the commit might have happened.
+        After any error except StoreUnavailable, nothing was appended.
         """
         ...
 
@@ -486,7 +486,7 @@ class NamespaceReader(Protocol):
         """Yield at least once after every commit by any process to `stream`; None means any stream.
 
         The iterator also yields at its beginning and after removals. The iterator misses no commit
-        after this call. Several commits may cause one wake-up. The iterator ends at `close`.
+        after this call. Several commits can cause one wake-up. The iterator ends at `close`.
         """
         ...
 

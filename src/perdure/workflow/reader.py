@@ -92,7 +92,7 @@ class LocatedWorkflow(msgspec.Struct, frozen=True):
 def is_document(text: str) -> bool:
     """Return whether `text` is a workflow document and not a workflow of roles.
 
-    The document may contain errors.
+    The result is True even if the document contains errors.
     """
     if _AT_THE_ROOT.search(text):
         return True

@@ -1,7 +1,7 @@
 """Read files as declared types: check every value, and report every error with its line.
 
 The types are frozen msgspec structs. The annotations of the fields define everything that a file
-may contain. The published JSON Schemas are generated from the same types, so files, schemas and
+can contain. The published JSON Schemas are generated from the same types, so files, schemas and
 program always agree.
 """
 

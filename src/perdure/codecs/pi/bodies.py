@@ -1,4 +1,4 @@
-"""Decode the records of a pi file of version 1, 2 or 3, also of newer releases of pi."""
+"""Decode the records of a pi file of version 1, 2 or 3, including files of newer releases of pi."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Batch(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _OpenCall:
-    """An open call of this process that other processes watch or may watch.
+    """An open call of this process that other processes watch or might watch.
 
     If `readers` is None, the readers are unknown and must be read from the table. `written` is the
     number of the last written event. `epoch` is the epoch of the lease under which the call is

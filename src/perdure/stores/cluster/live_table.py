@@ -1,8 +1,8 @@
 """The table of live events that the processes of one namespace share.
 
-The table is a channel between processes, not a record. Any row may be lost, because the log has the
-outcome of every call. A notification only wakes the process, which then reads the new rows from the
-table.
+The table is a channel between processes, not a record. Any row can be lost without harm, because
+the log has the outcome of every call. A notification only wakes the process, which then reads the
+new rows from the table.
 """
 
 from __future__ import annotations

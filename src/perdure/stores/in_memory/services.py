@@ -282,7 +282,7 @@ class MemoryMaintenance:
 def texts_in(heap: Heap) -> Iterator[Found]:
     """Yield all searchable texts, the newest entry first and then the titles.
 
-    Shape: another thread may iterate while `heap` changes.
+    Shape: another thread can iterate while `heap` changes.
     """
     headers = {stream: held.state.header for stream, held in heap.streams.items()}
     return _texts(tuple(heap.log), headers)

@@ -330,7 +330,7 @@ def _is_whole(lines: list[Ours], seq: int) -> bool:
 class Tail(Log):
     """The end of a session file with its newest entries only; entries before `base` are unknown.
 
-    A `Tail` reads only commits of perdure, because another program's lines may reference earlier
+    A `Tail` reads only commits of perdure, because another program's lines can reference earlier
     records.
     """
 

@@ -62,13 +62,14 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Ours(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The fields of an entry that its record cannot express; `of` is its session, `seq` its seq.
+    """The fields of an entry that its record cannot express.
 
-    `header` and `copies` (the number of entries copied by a fork) are in the file's second line,
-    because the first line has only keys of the file's own format. `more` means that the next record
-    belongs to the same entry. `parent` is a seq. `at` is set if the record's time is not exact. If
-    the whole body is stored, it is in `body`, `text` or `raw`. If the body is not stored whole, the
-    body is the content of the record with the fields of `set` and without the fields of `drop`.
+    `of` is the session of the entry, and `seq` is its seq. `header` and `copies` (the number of
+    entries copied by a fork) are in the file's second line, because the first line has only keys of
+    the file's own format. `more` means that the next record belongs to the same entry. `parent` is
+    a seq. `at` is set if the record's time is not exact. If the whole body is stored, it is in
+    `body`, `text` or `raw`. If the body is not stored whole, the body is the content of the record
+    with the fields of `set` and without the fields of `drop`.
     """
 
     of: str

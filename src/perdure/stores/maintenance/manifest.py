@@ -100,7 +100,7 @@ def hash_of(path: Path) -> tuple[int, str]:
 
 
 def heads_of(standings: Iterable[tuple[str, SegmentState]]) -> str:
-    """Return one hash of the states of all streams of all namespaces."""
+    """Return one hash over the states of all streams in all namespaces."""
     digest = hashlib.blake2b(digest_size=32, person=b"perdure-heads")
     lines = [
         f"{namespace}\n{standing.stream} {standing.head} {standing.hash.hex()}\n"

@@ -63,7 +63,7 @@ async def copy_in(
     """Create a stream without entries, copied from another store.
 
     `genesis` is the genesis hash; pass it only if the hash cannot be computed from the header. The
-    origin of a copied fork may be erased already.
+    origin of a copied fork can be erased already.
     Raises: the errors of `create_in`, except Erased.
     """
     created = await born(db, namespace, header, is_copy=True)

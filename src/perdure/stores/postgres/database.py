@@ -151,7 +151,7 @@ class _PooledConnection(AsyncConnection[Row]):
 
     @cached_property
     def shared_cursor(self) -> AsyncCursor[Row]:
-        """Return the shared cursor; its results are lost with its next statement."""
+        """Return the shared cursor; the results of a statement are lost with the next statement."""
         return self.cursor()
 
 

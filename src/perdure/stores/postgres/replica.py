@@ -136,7 +136,7 @@ class Replica:
         self._is_warned = True
 
     def _drop(self) -> None:
-        """Close the connections in the background: other reads may still wait for an answer."""
+        """Close the connections in the background: other reads might still wait for an answer."""
         db, self._db = self._db, None
         if db is not None:
             self._close_later(db)

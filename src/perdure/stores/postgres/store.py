@@ -83,9 +83,9 @@ class PostgresStore:
     ) -> PostgresStore:
         """Open the store in the database at `address`; create or migrate its schema.
 
-        With `is_copied`, the store may have the last schema before the first release; the caller
-        must only read the store, in order to copy it. Leases use `clock` if given (by a test),
-        otherwise the clock of the server.
+        With `is_copied`, the store is allowed to have the last schema before the first release; the
+        caller must only read the store, in order to copy it. Leases use `clock` if given (by a
+        test), otherwise the clock of the server.
         Durable: at durability "full", a commit survives power loss once the call returns. At
         "normal", a commit survives the end of this process, but a crash of the server may lose the
         newest commits, each as a whole.

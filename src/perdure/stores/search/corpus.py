@@ -59,7 +59,7 @@ class WordClass(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """The frequency of a class of words: the numbers of the texts, and a count for each."""
+    """How often texts contain words of a class: the texts' numbers, and a count for each text."""
 
     texts: array[int]
     frequencies: array[int]

@@ -111,7 +111,7 @@ class QuickReads(FileReader["QuickReads"]):
 def read_quickly(
     path: Path, namespace: str, look: Callable[[QuickReads], Coroutine[Any, None, T]]
 ) -> T | None:
-    """Return the result of `look`, which may await only methods of its `QuickReads`.
+    """Return the result of `look`, which can await only methods of its `QuickReads`.
 
     Returns None if the file is missing, encrypted, locked, damaged or of another version. Also
     returns None if an erasure is unfinished, if the namespace is missing, or if `look` raised an

@@ -89,7 +89,7 @@ class Answer(Generic[T]):
         self._waiting = callback, context
 
     def cancel(self, msg: object = None) -> bool:
-        """Cancel the waiting task; the request of the task may still run."""
+        """Cancel the waiting task; the request of the task might still run."""
         if self._is_given or self.is_cancelled:
             return False
         self.is_cancelled = True

@@ -178,14 +178,14 @@ class Feed:
         self._heads[span.stream] = span.first + span.length - 1
 
     def forget(self, stream: StreamId) -> None:
-        """Record that the session was erased; its positions stay empty, its id may be reused."""
+        """Record that the session was erased: its positions stay empty, its id can be reused."""
         with self._folder.hold_lock("feed", ""):
             self.refresh()
             if self.lost(stream, -1):
                 self._write(f"{self.position + 1} {stream} 0 0\n".encode())
 
     def lose(self, stream: StreamId, lost: range) -> None:
-        """Record that the acknowledged entries `lost` are missing; their seqs may be reused.
+        """Record that the acknowledged entries `lost` are missing; their seqs can be reused.
 
         Durable: the record of the loss is as durable as the sessions of the store.
         Raises: LockBusy, StoreFull, StoreReadOnly, StoreUnavailable.

@@ -133,7 +133,8 @@ class Limits:
     def holdings(self, now: int) -> list[Holding]:
         """Implement ``RetentionService.holdings``.
 
-        A fork has its own copies of the entries, so it does not keep its origin from being erased.
+        A fork has its own copies of the entries, so a fork does not protect its origin from
+        erasure.
         """
         found: list[Holding] = []
         for _, standing in list(self.shelf.standings()):

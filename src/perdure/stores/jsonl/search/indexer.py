@@ -188,7 +188,7 @@ class Step:
     With `loose`, the step only combines indexed texts into an index part, and `read` yields
     nothing.
 
-    Reading is complete when the iterator of `read` ends; `build` may run on another thread.
+    Reading is complete when the iterator of `read` ends; `build` can run on another thread.
     """
 
     def __init__(

@@ -58,7 +58,9 @@ class UnreferencedContents(NamedTuple):
 def find_unreferenced(
     tables: Tables, namespace: str, among: Collection[str] | None = None
 ) -> UnreferencedContents:
-    """Return the contents that `remove` may delete. If `among` is given, check only these contents.
+    """Return the contents that `remove` is allowed to delete.
+
+    If `among` is given, check only the contents in `among`.
 
     The search for references reads every body of the namespace, unless there are no contents to
     check.

@@ -44,7 +44,7 @@ def unlock(db: Connection, key: StoreKey | None) -> None:
 
 
 def looks_encrypted(header: bytes) -> bool:
-    """Return whether a file with this `header` may be encrypted.
+    """Return whether a file with this `header` might be encrypted.
 
     The result is also True for an unencrypted database.
     """
