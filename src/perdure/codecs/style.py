@@ -22,9 +22,9 @@ LINE_ENDS = ("\x85", "\u2028", "\u2029")
 class Style(msgspec.Struct, frozen=True):
     """How floats are written.
 
-    Shape: a number with 10^`smallest` ≤ |x| < 10^`largest` is written in decimal notation. Other
-    numbers get an exponent with a sign and without leading zeros. Whole numbers end in `whole`, for
-    example ``.0``. `zero` and `minus_zero` are the texts of 0.0 and -0.0.
+    Shape: a number with 10^`smallest` ≤ |x| < 10^`largest` is written in decimal notation. Larger
+    and smaller numbers get an exponent with a sign and without leading zeros. Whole numbers end in
+    `whole`, for example ``.0``. `zero` and `minus_zero` are the texts of 0.0 and -0.0.
     """
 
     smallest: int

@@ -1,9 +1,9 @@
 """Decide to which addresses requests can go: public internet addresses, not internal networks.
 
-Pure. IPv4 addresses in a listed special network are blocked. For IPv6, only global unicast is open.
-Every IPv6 address that contains an IPv4 address (mapped, compatible, translated, NAT64, 6to4,
-Teredo, ISATAP) is blocked. Site-local, link-local, unique local and multicast addresses are
-blocked, too.
+Pure. IPv4 addresses in a listed special network are blocked. Of the IPv6 addresses, only global
+unicast addresses are open. Every IPv6 address that contains an IPv4 address (mapped, compatible,
+translated, NAT64, 6to4, Teredo, ISATAP) is blocked. Site-local, link-local, unique local and
+multicast addresses are blocked, too.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _METADATA = frozenset((IPv6Address("fd00:ec2::254"),))
 def is_open(address: str, *, is_local_open: bool = False) -> bool:
     """Return True if connections to `address` are allowed; False if it is not an address.
 
-    `is_local_open` also opens loopback and private networks, and nothing else.
+    `is_local_open` also allows loopback and private networks, and nothing else.
     """
     try:
         ip = ip_address(address)

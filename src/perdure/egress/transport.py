@@ -1,9 +1,9 @@
 """The pinned transport: connections go only to checked addresses.
 
 A name is resolved once, all its addresses are checked, and the connection uses only these
-addresses. TLS still checks the certificate against the name. Proxies, environment settings and Unix
-sockets are not used. `pinned_client` is for libraries that need an HTTP client of their own, such
-as those of MCP servers and embedders.
+addresses. TLS still checks the certificate against the host's name. Proxies, environment settings
+and Unix sockets are not used. `pinned_client` is for libraries that need an HTTP client of their
+own, such as those of MCP servers and embedders.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The first fields of all events on the wire, and live events that have no number yet.
 
 An event belongs to exactly one session or one flow. A draft event must name either a session or a
-flow. Any other draft event is rejected before it gets a number, so the numbers have no gaps.
+flow. A draft event that names both or neither is rejected before it gets a number, so the numbers
+have no gaps.
 """
 
 from __future__ import annotations

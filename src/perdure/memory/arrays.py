@@ -131,7 +131,7 @@ class ArraySums:
     def _scores(self, speech: Floats | None, closeness: Floats | None) -> tuple[Floats, Floats]:
         """Return the score of each text, which is 0 for a text that is not allowed.
 
-        Also return the part of each score that comes from the reasons in ``MAIN``.
+        The second result is the part of each score that comes from the reasons in ``MAIN``.
         """
         weights = self._weights
         main = weights.context * self._context

@@ -68,8 +68,8 @@ class Period(NamedTuple):
         """Return 1.0 for a time within the period, and less for a time outside of the period.
 
         Before the period, the closeness falls by the factor e for each 3.3 days of distance. After
-        the period, the closeness falls by the factor e only for each ten days, because a later
-        session can still mention the period.
+        the period, the closeness falls more slowly, by the factor e for each ten days, because a
+        later session can still mention the period.
         Units: `at` is Unix milliseconds.
         """
         day = moment_of(at).date()

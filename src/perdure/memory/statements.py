@@ -1,9 +1,9 @@
 """Rank facts and summaries of episodes for a question, together with the texts of a corpus.
 
 A statement is scored like a session with one text: by its words, time, cues and meaning. The rarity
-of words and the mean lengths are computed over all texts and statements in scope. A statement's
-score can therefore be compared with a text's score. A statement that has no word of the question
-can only be found by its meaning.
+of words and the mean lengths are computed over all texts and statements in scope. So a statement's
+score can be compared with a text's score. A statement that has no word of the question can only be
+found by its meaning.
 """
 
 from __future__ import annotations

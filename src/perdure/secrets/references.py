@@ -1,8 +1,8 @@
 """Refer to secrets by name: a configuration contains ``{{secrets.NAME}}``, never the value.
 
 Pure. References are only resolved in configuration. References in the text of a model or a web page
-are never resolved. If perdure resolved them, a web page could name a secret, and perdure would send
-the secret's value to the server of the page.
+are never resolved. If perdure resolved references in a web page, the page could name a secret, and
+perdure would send the secret's value to the server of the page.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Look up the values of named secrets, and track their use.
 
-A value is looked up directly before its use, through a `Taint`. The `Taint` stores the value and
-removes it from everything that the use returns. The string representation of an object in this
-module never contains a value.
+A value is looked up directly before its use, through a `Taint`. The `Taint` stores the value, and
+removes the value from everything that the use returns. The string representation of an object in
+this module never contains a value.
 """
 
 from __future__ import annotations

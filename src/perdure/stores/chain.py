@@ -1,8 +1,8 @@
 """The hash chain of a stream: a commit's hash covers its entries' headers and the previous hash.
 
-A hash of the chain includes bodies only as salted digests. The chain can therefore still be
-verified after an erasure, and the digest reveals nothing about the body. ``docs/log-format.md`` is
-the normative specification of the hashes.
+A hash of the chain includes bodies only as salted digests. So the chain can still be verified after
+an erasure, and the digest reveals nothing about the body. ``docs/log-format.md`` is the normative
+specification of the hashes.
 """
 
 from __future__ import annotations

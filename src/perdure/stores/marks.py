@@ -3,7 +3,7 @@
 A mark is a keyed digest at the end of an entry's body. The key is in the user's data folder, so
 files of other writers cannot contain a valid mark. A mark covers the id of the stream and the
 bodies of the marked entries. A mark is invalid in another session, and remains valid in a copied
-store. ``docs/log-format.md`` is the normative specification.
+store. ``docs/log-format.md`` is the normative specification of marks.
 """
 
 from __future__ import annotations

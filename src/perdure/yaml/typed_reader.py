@@ -269,7 +269,7 @@ def _text_fault(text: str, wanted: inspect.Type) -> str | None:
 def _bound(value: Any, wanted: inspect.Type) -> str | None:
     """Return an error message if `value` violates a bound; otherwise None.
 
-    The message does not contain a very long value.
+    The error message does not contain a very long value.
     """
     least, above = getattr(wanted, "ge", None), getattr(wanted, "gt", None)
     most = getattr(wanted, "le", None)

@@ -1,8 +1,8 @@
 """Write plain data as YAML; equal data always gives the same bytes.
 
 The keys of mappings are in alphabetical order, and lists keep their order. Simple text is written
-without quotes. Most text with several lines is written as a block. All other text is written in
-double quotes. Long lines are never folded.
+without quotes. Most text with several lines is written as a block. Text that is neither simple nor
+a block is written in double quotes. Long lines are never folded.
 """
 
 from __future__ import annotations

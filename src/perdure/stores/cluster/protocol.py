@@ -194,7 +194,7 @@ class ClusterService(Protocol):
     async def adopt(self) -> None:
         """Take over waiting work of protocol versions that no worker supports any more.
 
-        Therefore, no waiting work is lost in a rolling upgrade or a rollback of perdure.
+        So no waiting work is lost in a rolling upgrade or a rollback of perdure.
         """
         ...
 
@@ -230,7 +230,7 @@ class ClusterService(Protocol):
         """Return the tasks that `worker` must do now; `every_s` maps each task to its period.
 
         No other worker receives the returned tasks until `end_upkeep` is called, or until `worker`
-        is dead. The tasks of a dead worker are due at once. Any other task is due when its period
+        is dead. The tasks of a dead worker are due at once; any other task is due when its period
         (in seconds) has passed since the task last began. A task that the worker already has is
         returned again, because the answer of an earlier call may be lost.
         """

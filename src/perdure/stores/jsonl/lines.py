@@ -1,10 +1,10 @@
 """The lines of a session's file: records in another program's format, with a key of perdure.
 
-A line written by perdure is a valid record of that format, and ends with the key ``perdure``, whose
-value is an `Ours`. The last line of one write also has a `Batch`. Lines of perdure that no `Batch`
-follows were never committed. A line without the key ``perdure``, or with a key that names another
-session, counts as a line of another program. Only LF ends a line. This module accesses no file and
-depends on no codec.
+A line written by perdure is a valid record of the other program's format, and ends with the key
+``perdure``, whose value is an `Ours`. The last line of each write also has a `Batch`. Lines of
+perdure that no `Batch` follows were never committed. A line without the key ``perdure``, or with a
+key that names another session, counts as a line of another program. Only LF ends a line. This
+module accesses no file and depends on no codec.
 """
 
 from __future__ import annotations

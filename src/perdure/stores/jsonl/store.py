@@ -1,9 +1,9 @@
 """`JsonlStore`: a folder of session files of Operator or pi, with the guarantees of a log.
 
 perdure can read and continue sessions of pi or Operator. The program whose format the folder has
-can continue sessions of perdure. How files provide the guarantees, and at what cost, is described
-in ``docs/jsonl.md``. All disk access runs on one thread of the handle. Other handles, other
-processes, and pi or Operator can use the same folder at the same time.
+can continue sessions of perdure. ``docs/jsonl.md`` describes how files provide the guarantees, and
+at what cost. All disk access runs on one thread of the handle. Other handles, other processes, and
+pi or Operator can use the same folder at the same time.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSY
 def write_new(file: Path, text: str) -> bool:
     """Create `file` with `text`; return False and change nothing if it exists.
 
-    The file appears complete; a killed process leaves no partial file under that name.
+    The new file appears complete; a killed process leaves no partial file under the name.
     Raises: OSError.
     """
     if file.exists():

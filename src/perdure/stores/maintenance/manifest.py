@@ -31,8 +31,8 @@ class Manifest(msgspec.Struct, frozen=True):
     """The file `MANIFEST_NAME` of a backup folder, next to the file `STORE_NAME`.
 
     Units: `created_at` is Unix milliseconds. Shape: `sha256` is the hash of the backup's file.
-    `heads` is the hash of all stream states (`heads_of`). Both hashes are hexadecimal. `backend` is
-    the backend of the source; the backup itself is always an SQLite store.
+    `heads` is the hash of all stream states (`heads_of`). `sha256` and `heads` are hexadecimal.
+    `backend` is the backend of the source; the backup itself is always an SQLite store.
     """
 
     format: int

@@ -1,6 +1,6 @@
 """Map PostgreSQL's errors to store errors in one table, so that no psycopg error leaves the store.
 
-Some conditions that the store's own functions raise are not faults. `STALE` means that a stream
+The store's own SQL functions raise some conditions that are not faults. `STALE` means that a stream
 changed between reading and writing. `TAKEN` means that an idempotency key exists already. `ERASED`
 means that the origin of a fork was erased. `GONE` means that the origin was removed. `OVER_QUOTA`
 means that a quota is exceeded.

@@ -1,8 +1,8 @@
 """`PostgresStore`: a namespace of a PostgreSQL database, which several hosts can share.
 
 A handle caches no state that another process could change unnoticed. If a commit relies on cached
-streams, the server first compares them with its own state (``append``). ``docs/guides/postgres.md``
-describes the roles and the tasks of an administrator.
+streams, the server first compares the cached streams with its own state (``append``).
+``docs/guides/postgres.md`` describes the roles and the tasks of an administrator.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def entry_erasures(
     in an erasure of a session.
     Raises: EntryNotFound if an entry does not exist. The call raises InvalidEntry for an entry that
     cannot be erased alone, and TurnOpen while a turn is open. With the policy "refuse", the call
-    raises SessionHasForks if forks share a requested entry. With the policy "keep", it raises
+    raises SessionHasForks if forks share a requested entry. With the policy "keep", the call raises
     SessionHasForks if forks share all requested entries that are not erased yet.
     """
     stream = state.header.id

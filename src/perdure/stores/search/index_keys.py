@@ -37,7 +37,7 @@ def text_of(found: Found) -> Text:
 def filters_of(query: SearchQuery) -> list[list[str]]:
     """Return the groups of keys for the filters of `query`.
 
-    A match has a key of each group that is not empty.
+    A text matches if it has a key of each group that is not empty.
     """
     return [
         list(map(session_key, query.sessions)),

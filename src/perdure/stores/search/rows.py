@@ -54,7 +54,7 @@ class Mark(NamedTuple):
     def has(self, position: int) -> bool:
         """Return whether the text at `position` is indexed.
 
-        A negative position is that of a stream's title.
+        A negative position belongs to the title of a stream.
         """
         return position <= self.entry and -position <= self.stream
 
@@ -279,7 +279,7 @@ class IndexedLog(Protocol):
     async def on_branch(self, texts: Sequence[Found]) -> Sequence[bool]:
         """Return, for each text, whether the text is on the current branch of its session.
 
-        ``Found.target`` defines which entry decides.
+        ``Found.target`` is the entry that the branch must contain.
         """
         ...
 

@@ -1,6 +1,6 @@
 """Vectors of texts: their models, their stored form, and the vectors of a corpus in memory.
 
-A stored vector has one signed byte for each number. The vector is scaled so that the largest
+A stored vector has one signed byte for each number. Each vector is scaled so that its largest
 absolute value is 127. Only the direction of a vector matters, so bytes are sufficient for comparing
 vectors.
 """

@@ -108,7 +108,7 @@ def meaning_of(
 def in_use(path: Path) -> StoreInUse:
     """Return the error for a store that other connections have open.
 
-    The error names their processes.
+    The error names the processes that have the store open.
     """
     return StoreInUse(str(path), others_with(path, path.with_name(path.name + "-shm")))
 

@@ -88,7 +88,7 @@ class Node(NamedTuple):
 
 
 class Stream(msgspec.Struct, frozen=True):
-    """A row of ``stream`` as values. `tip` is the position of the newest own tree entry."""
+    """A row of ``stream``. `tip` is the position of the stream's own newest tree entry."""
 
     no: int
     namespace: int

@@ -1,8 +1,8 @@
 """The locks of a folder: one process locks a file, and others wait for the lock up to a time limit.
 
-Each handle accesses the folder on one thread. A call that meets a lock of another process yields
-the thread and is retried later. A call that has already changed something blocks the thread until
-it gets the lock.
+Each handle accesses the folder on one thread. A call that finds a lock held by another process
+yields the thread and is retried later. A call that has already changed something blocks the thread
+until it gets the lock.
 """
 
 from __future__ import annotations

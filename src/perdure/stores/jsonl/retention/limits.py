@@ -2,9 +2,8 @@
 
 With a quota, every commit counts the usage in the namespace's files, under a lock. So lines that
 another program or a killed process wrote are counted too. Without a quota, a commit only checks
-whether a quota exists. An idempotency key stays in its session file. Therefore, a key is forgotten
-without being deleted: a time is stored, and all keys that were used before this time count as
-forgotten.
+whether a quota exists. An idempotency key stays in its session file. So a key is forgotten without
+being deleted: a time is stored, and all keys that were used before this time count as forgotten.
 """
 
 from __future__ import annotations

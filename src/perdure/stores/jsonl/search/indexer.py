@@ -1,7 +1,7 @@
 """Update the index of a folder from its files: read new entries, build index parts, store them.
 
 The update runs in steps. Other processes can write while a step reads files and builds its part of
-the index. The part is stored only if the index and the files that were read have not changed
+the index. The built part is stored only if the index and the files that were read have not changed
 meanwhile. The index contains only texts of existing files: a removal holds the lock of the index
 until the session's file is deleted.
 """

@@ -84,7 +84,9 @@ class FolderScan(msgspec.Struct):
 
 
 def scan_folder(sessions: SessionIndex, feed: Feed, catalogue: Catalogue) -> FolderScan:
-    """Compare the folder with `catalogue`. Entries that have no position in the feed get one.
+    """Compare the folder with `catalogue`.
+
+    Entries that have no position in the feed get a position.
 
     Raises: StoreReadOnly, StoreFull, StoreUnavailable.
     """

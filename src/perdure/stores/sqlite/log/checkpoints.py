@@ -48,7 +48,7 @@ class Checkpointer:
         self._thread: threading.Thread | None = None
 
     def grown(self, pages: int) -> None:
-        """Report that the log has `pages` pages. Call on the writer's thread only."""
+        """Report that the log has `pages` pages. Call this method only on the writer's thread."""
         if pages < self._pages:  # the log has restarted
             self._copy_from = CHECKPOINT_PAGES
         self._pages = pages

@@ -196,7 +196,7 @@ def _give_encrypted_first_page(copy: Path, key: StoreKey) -> None:
     """Write the first page of a new database with the same key to an encrypted copy.
 
     SQLite accepts the first page of another database, because each page is encrypted separately.
-    The page states at least the page count of the copy. The page also contains two tables, whose
+    The new first page states at least the page count of the copy, and contains two tables, whose
     schema rows `_slots` returns.
     """
     other = copy.parent / "other.db"
@@ -250,8 +250,8 @@ def _look_at(db: Connection, pages: Sequence[int], slots: list[Row], found: Salv
     """Read `pages`, each as a table and as an index.
 
     If there are `slots`, their schema rows are rewritten, and the change is committed to the copy.
-    Without this commit, SQLite could read no row after a page that cannot be decrypted. If there
-    are no `slots`, schema rows are added and finally rolled back.
+    Without the commit to the copy, SQLite could read no row after a page that cannot be decrypted.
+    If there are no `slots`, schema rows are added and finally rolled back.
     """
     free = iter(slots)
     db.pragma("writable_schema", "ON")

@@ -1,8 +1,8 @@
 """Run the first step of an erasure in one transaction: record the plan, close the sessions.
 
-The step runs on the writer's thread. After the step's commit, every process sees the sessions as
-erased: not listed, closed for appends, with redacted headers. The table ``erasing`` lists the
-remaining data, and ``erase_steps`` removes this data.
+The first step runs on the writer's thread. After the commit of the first step, every process sees
+the sessions as erased: not listed, closed for appends, with redacted headers. The table ``erasing``
+lists the remaining data, and ``erase_steps`` removes this data.
 """
 
 from __future__ import annotations
