@@ -256,7 +256,7 @@ async def connect_store(
 
 
 async def _record_open_ends(backend: SessionStore, outside: Outside) -> None:
-    """Record missing episodes of ended sessions; load the code for this only if one is missing."""
+    """Record missing episodes of ended sessions; load the needed code only if one is missing."""
     try:
         is_any = bool(await backend.open_of_all(SessionEnded.kind))
     except PerdureError:
@@ -266,7 +266,7 @@ async def _record_open_ends(backend: SessionStore, outside: Outside) -> None:
 
 
 async def _open_copied(opener: _Opener, **key: Any) -> SessionStore:
-    """Call `opener`; open a store from before the first release read-only."""
+    """Call `opener`; a store from before the first release is opened read-only."""
     try:
         return await opener(**key)
     except StoreTooOld as error:

@@ -221,7 +221,7 @@ class Store:
     async def entry(self, reference: str) -> Entry:
         """Return the entry with the id or alias `reference`, in any session of the namespace.
 
-        Raises: EntryNotFound; AmbiguousId when entries of several sessions have this alias.
+        Raises: EntryNotFound; AmbiguousId when entries of several sessions have the alias.
         """
         return await identifiers.find_entry(self.backend, reference)
 
@@ -550,9 +550,9 @@ class Store:
     def watch(self, after: int | None = None) -> watches.Watch:
         """Watch the events of every session after position `after` (default: now; 0: all).
 
-        Shape: the same events as `Session.watch`. A later watch can continue at ``Watch.cursor``.
-        If `after` is past the newest position, a warning is logged, and the watch waits. Raises:
-        ValueError if `after` is negative.
+        Shape: the watch yields the same events as `Session.watch`. A later watch can continue at
+        ``Watch.cursor``. If `after` is past the newest position, a warning is logged, and the watch
+        waits. Raises: ValueError if `after` is negative.
         """
         amount("after", after)
         return watches.watch_namespace(self.backend, self.bus, after)

@@ -77,7 +77,10 @@ class Watch:
         return await anext(self._events)
 
     async def aclose(self) -> None:
-        """Stop watching. If another task waits for the next event, its iteration ends."""
+        """Stop watching.
+
+        If another task waits for the next event, the iteration of that task ends.
+        """
         try:
             await self._events.aclose()
         except RuntimeError:  # another task waits in it

@@ -113,7 +113,7 @@ class Custom(TreeBody, frozen=True, omit_defaults=True, metaclass=_TakesRawJson)
     """The state of an extension; it is never in the context. `data` is any JSON value.
 
     `raw_json` is JSON to store byte for byte, including values that `data` cannot contain: integers
-    of any size, repeated keys, ``data:`` addresses. The function `raw_data` returns this JSON
+    of any size, repeated keys, ``data:`` addresses. The function `raw_data` returns `raw_json`
     unchanged.
     Raises: WrongArgument if `raw_json` is not JSON or contains half of a surrogate pair, which
     cannot be read back. Raises WrongArgument if both `data` and `raw_json` are given.

@@ -77,11 +77,12 @@ class TurnStarted(SideBody, frozen=True, omit_defaults=True):
 
     `number` counts the turns under the session's own agent, from 1. `base` is the leaf at the
     turn's start, to which `rollback` returns. `context_tokens` estimates the context before the
-    turn. All further fields are carried over from turn to turn, so that a turn can be read without
-    earlier turns. The turn limit uses `ran`, the number of turns that called a model; `ran` is None
-    in logs of earlier versions. `spent` is the session's spending. `granted_microcents` is the cost
-    limit that a person granted. `parked` maps a provider to the time (Unix milliseconds) until
-    which the provider is not called. `grants` are the permissions of tools to act without approval.
+    turn. The fields from `ran` on are carried over from turn to turn, so that a turn can be read
+    without earlier turns. The turn limit uses `ran`, the number of turns that called a model; `ran`
+    is None in logs of earlier versions. `spent` is the session's spending. `granted_microcents` is
+    the cost limit that a person granted. `parked` maps a provider to the time (Unix milliseconds)
+    until which the provider is not called. `grants` are the permissions of tools to act without
+    approval.
     """
 
     kind: ClassVar[str] = "turn_started"

@@ -133,9 +133,9 @@ class SessionStarted(SideBody, frozen=True, omit_defaults=True):
 class AgentBound(SideBody, frozen=True, omit_defaults=True):
     """A session received an agent, which has authority in the session on this machine.
 
-    An imported session needs this entry even if its file names an agent. If `granted_by` names a
-    person who extended the session's permissions, earlier grants and spending still count. Without
-    `granted_by`, earlier grants and spending no longer count.
+    An imported session needs an ``agent_bound`` entry even if the imported file names an agent. If
+    `granted_by` names a person who extended the session's permissions, earlier grants and spending
+    still count. Without `granted_by`, earlier grants and spending no longer count.
     """
 
     kind: ClassVar[str] = "agent_bound"

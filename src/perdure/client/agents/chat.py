@@ -137,8 +137,8 @@ class Chat(Generic[OutputT]):
         TurnOpen if a turn was interrupted (`Runtime.resume` continues it); QueueFull, before any
         write, if too many turns wait for workers; TurnFailed. The call raises WrongArgument for an
         empty message, a selection outside `active_file`, or the variable ``working_dir``;
-        SecretPasted if a variable contains a credential, or if the agent refuses credentials in
-        messages. For a message over 64 kB, the turn raises SecretPasted.
+        SecretPasted if a variable contains a credential, or if the agent refuses a credential in
+        the message. For a message over 64 kB, the turn raises SecretPasted.
         """
         due_at = None if at is None else due_at_of(at)
         is_later = due_at is not None or idempotency_key is not None

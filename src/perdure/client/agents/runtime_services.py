@@ -1,6 +1,6 @@
 """The services that the sessions of a runtime share: store, models, agents, prices, limits, keys.
 
-Sessions without a chat, such as those of a flow's roles, use these services, too.
+Sessions without a chat, such as those of a flow's roles, also use the services of the runtime.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ DBOS stores the waiting, running and finished work in the schema ``perdure_work`
 database. DBOS never receives a message: the inputs of its workflows are ids. This module uses the
 public names and some private names of DBOS 3.4. `_listening_queues` lets a worker change its queues
 after the launch. Two other private names of DBOS give each worker its own number of slots, because
-DBOS itself stores one number for all workers. The last private name is the function that claims
-work (`claim.py`). A version of DBOS that lacks one of the private names is rejected. A process can
-run only one instance of DBOS.
+DBOS itself stores one number for all workers. Another private name is the function that claims
+work, which `claim.py` replaces. A version of DBOS that lacks one of the private names is rejected.
+A process can run only one instance of DBOS.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ def cause_of(error: Exception) -> BaseException:
 def listen_to(dbos: Any, queues: list[str]) -> None:
     """Let `dbos` take work from the queues in the list `queues`, including queues added later.
 
-    Raises: ConfigError if DBOS does not support this.
+    Raises: ConfigError if this version of DBOS lacks the private name used.
     """
     _require(dbos, _LISTENED)
     setattr(dbos, _LISTENED, queues)
@@ -318,7 +318,7 @@ def keep_queues(dbos: Any, queues: Mapping[str, Any]) -> None:
 
     Without this call, `dbos` would read the settings from the database before each poll.
 
-    Raises: ConfigError if DBOS does not support this.
+    Raises: ConfigError if this version of DBOS lacks the private name used.
     """
     database: Any = getattr(dbos, "_sys_db", None)
     _require(database, "get_queue")
@@ -333,7 +333,7 @@ def keep_queues(dbos: Any, queues: Mapping[str, Any]) -> None:
 def order_claims(
     dbos: Any, engine: sqlalchemy.Engine, only: Callable[[str], list[str] | None]
 ) -> None:
-    """Let `dbos` take work by priority. Raises: ConfigError if DBOS does not support this."""
+    """Let `dbos` take work by priority. Raises: ConfigError if DBOS lacks a private name."""
     database: Any = getattr(dbos, "_sys_db", None)
     _require(database, CLAIM)
     claim_by_priority(database, engine, only)

@@ -2,8 +2,8 @@
 
 The log contains all finished work of a flow, so another worker can continue the flow. A flow that
 waits for a person uses no slot. The worker that ran the flow watches the flow's log and the
-sessions of its roles, and queues the flow again. If the worker that watches dies, the periodic scan
-of another worker (`recovery.py`) queues the flow again.
+sessions of its roles, and queues the flow again. If the worker that watches a flow dies, the
+periodic scan of another worker (`recovery.py`) queues the flow again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Turns that wait for a person use no slot of a worker; they are queued again to continue.
 
-The worker that stopped a waiting turn watches the turn's session. If the worker that watches dies,
-the periodic scan of another worker (`recovery.py`) finds the turn.
+The worker that stopped a waiting turn watches the turn's session. If the worker that watches a
+session dies, the periodic scan of another worker (`recovery.py`) finds the turn.
 """
 
 from __future__ import annotations

@@ -34,7 +34,9 @@ from perdure.session.ledger import InterruptPolicy
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """The agents, models and hooks that a program provides for roles. `Flows` describes the fields.
+    """The agents, models and hooks that a program provides for roles.
+
+    The class `Flows` documents the fields.
 
     `agents` contains the agents of the program's runtime, by id.
     """
@@ -95,7 +97,8 @@ class Equipment:
     ) -> None:
         """Reject tools that `role` lacks; the tools of an unknown agent are not checked.
 
-        `begun_with` are the tools of the role at the start of its session; None before this start.
+        `begun_with` are the tools of the role at the start of its session; None before the session
+        starts.
         Raises: ConfigError, which lists the role's tools.
         """
         if begun_with is None:

@@ -275,8 +275,8 @@ class Memory:
     ) -> ImportedFacts:
         """Remember the facts of a file of JSON lines: text, subject, agent, from, to.
 
-        `subject` and `agent` apply to lines without these fields. Facts that are already stored are
-        not stored again. Invalid lines do not stop the import; `ImportedFacts.problems` lists them.
+        `subject` and `agent` are the defaults of the lines. Facts that are already stored are not
+        stored again. Invalid lines do not stop the import; `ImportedFacts.problems` lists them.
         Durable: all facts are stored when this returns. Raises: FormatError if the file cannot be
         read; LimitExceeded if it is too large; Unsupported in a store of session files.
         """
@@ -288,8 +288,8 @@ class Memory:
     async def index(self) -> int:
         """Record the episodes that are missing; return the number of recorded episodes.
 
-        An imported session gets an episode up to its newest entry, and another after it has grown.
-        A session that ended without an episode gets one. Durable: recorded episodes are stored.
+        An imported session gets an episode up to its newest entry, and another when it has grown. A
+        session that ended without an episode gets one. Durable: recorded episodes are stored.
         """
         store, clock = self.backend, self.outside.clock
         return await noted.record_open_ends(store, clock) + await noted.record_imports(store, clock)

@@ -1,4 +1,6 @@
-"""The handles of flows without async. Type checkers read ``flow_handles.pyi``, which is generated.
+"""The handles of flows in `perdure.blocking`, without async.
+
+Type checkers read ``flow_handles.pyi``, which is generated.
 
 The handles of flows are in a module of their own, so that only programs that use flows load the
 flow code.

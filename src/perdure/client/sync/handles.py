@@ -1,4 +1,7 @@
-"""The handles without async. Type checkers read ``handles.pyi``, which is generated."""
+"""The handles of `perdure.blocking`, without async.
+
+Type checkers read ``handles.pyi``, which is generated.
+"""
 
 from __future__ import annotations
 

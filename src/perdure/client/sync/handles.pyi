@@ -567,7 +567,7 @@ class Store(Handle[AsyncStore]):
     def entry(self, reference: str) -> Entry:
         """Return the entry with the id or alias `reference`, in any session of the namespace.
 
-        Raises: EntryNotFound; AmbiguousId when entries of several sessions have this alias.
+        Raises: EntryNotFound; AmbiguousId when entries of several sessions have the alias.
         """
 
     def commit(
@@ -792,9 +792,9 @@ class Store(Handle[AsyncStore]):
     def watch(self, after: int | None = None) -> Watch:
         """Watch the events of every session after position `after` (default: now; 0: all).
 
-        Shape: the same events as `Session.watch`. A later watch can continue at ``Watch.cursor``.
-        If `after` is past the newest position, a warning is logged, and the watch waits. Raises:
-        ValueError if `after` is negative.
+        Shape: the watch yields the same events as `Session.watch`. A later watch can continue at
+        ``Watch.cursor``. If `after` is past the newest position, a warning is logged, and the watch
+        waits. Raises: ValueError if `after` is negative.
         """
 
     def erase(
@@ -992,8 +992,8 @@ class Memory(Handle[AsyncMemory]):
     ) -> ImportedFacts:
         """Remember the facts of a file of JSON lines: text, subject, agent, from, to.
 
-        `subject` and `agent` apply to lines without these fields. Facts that are already stored are
-        not stored again. Invalid lines do not stop the import; `ImportedFacts.problems` lists them.
+        `subject` and `agent` are the defaults of the lines. Facts that are already stored are not
+        stored again. Invalid lines do not stop the import; `ImportedFacts.problems` lists them.
         Durable: all facts are stored when this returns. Raises: FormatError if the file cannot be
         read; LimitExceeded if it is too large; Unsupported in a store of session files.
         """
@@ -1001,8 +1001,8 @@ class Memory(Handle[AsyncMemory]):
     def index(self) -> int:
         """Record the episodes that are missing; return the number of recorded episodes.
 
-        An imported session gets an episode up to its newest entry, and another after it has grown.
-        A session that ended without an episode gets one. Durable: recorded episodes are stored.
+        An imported session gets an episode up to its newest entry, and another when it has grown. A
+        session that ended without an episode gets one. Durable: recorded episodes are stored.
         """
 
     def episodes(
@@ -1173,8 +1173,8 @@ class Chat(Handle[AsyncChat[OutputT]], Generic[OutputT]):
         TurnOpen if a turn was interrupted (`Runtime.resume` continues it); QueueFull, before any
         write, if too many turns wait for workers; TurnFailed. The call raises WrongArgument for an
         empty message, a selection outside `active_file`, or the variable ``working_dir``;
-        SecretPasted if a variable contains a credential, or if the agent refuses credentials in
-        messages. For a message over 64 kB, the turn raises SecretPasted.
+        SecretPasted if a variable contains a credential, or if the agent refuses a credential in
+        the message. For a message over 64 kB, the turn raises SecretPasted.
         """
 
     def recover(self, turn: int | None = None) -> Turn[OutputT]:

@@ -76,8 +76,8 @@ class Portal:
     def closes(self, close: Close) -> None:
         """Register `close`, which is awaited before the loop ends.
 
-        The tasks that run now are not cancelled before `close` is awaited, so `close` must end
-        them.
+        The tasks that run at this call are not cancelled before `close` is awaited, so `close` must
+        end these tasks.
         """
         self._thread.closers.append(close)
         self._thread.kept |= self.run(_others)

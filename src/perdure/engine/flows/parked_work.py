@@ -36,7 +36,7 @@ class ParkedWork:
     async def park(self, state: FlowState, body: Parked) -> None:
         """Append `body`, which parks work, unless the flow has changed since `state`.
 
-        If the flow has changed, the scheduler's next pass decides.
+        If the flow has changed, nothing is parked, and the scheduler's next pass decides again.
         """
         head = state.head
         await self._journal.append(lambda now: (body,) if now.head == head else ())

@@ -2,8 +2,8 @@
 
 In the query language, all words must occur in one entry, in any order. The words of a phrase in
 quotes (``"some words"``) must occur in that order, next to each other. ``word*`` matches every word
-with that prefix. ``a OR b`` matches either word. ``OR`` binds closer than the other operators: ``x
-a OR b`` means x and (a or b). ``NOT a`` (or ``AND NOT a``) excludes entries that contain a.
+with that prefix. ``a OR b`` matches either word. ``OR`` binds closer than the other operators, so
+``x a OR b`` means x and (a or b). ``NOT a`` (or ``AND NOT a``) excludes entries that contain a.
 Operators are written in capital letters. Punctuation without a meaning in the query language
 separates words, so code and paths can be typed unchanged. An unpaired quote is ignored, and an
 operator without operands is a word.

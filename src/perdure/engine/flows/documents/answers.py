@@ -18,7 +18,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def kept_answer(record: Path, path: str, text: str) -> Found | None:
     """Write `text` to the file `path` of the record folder; return None if the text is blank.
 
-    An older file is replaced atomically. The function does not write through links. The call
+    An existing file is replaced atomically. The function does not write through links. The call
     blocks.
     """
     if not text.strip():

@@ -1,8 +1,8 @@
 """``workflow.yaml``: the graph of a flow as people and agents write it.
 
-Two workflow files define the graph of a flow. The record's own file defines the nodes and edges.
-The project's file (the canonical one) supplies fields that the nodes of the record's file lack. All
-faults of a file are reported together, each with its line.
+Two workflow files define the graph of a flow. The workflow file in the record folder defines the
+nodes and edges. The workflow file of the project (the canonical one) supplies fields that the nodes
+lack. All faults of a file are reported together, each with its line.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class ReflectionPart(msgspec.Struct, frozen=True):
         return ImprovementClaimed(self.role, self.session, work.text)
 
     def names(self, state: FlowState, ended: Ended) -> tuple[str, ...]:
-        """Return the path that the role must write to; there is only one."""
+        """Return the only path that the role must write to."""
         return (assigned_path(state, self.role),)
 
     def is_closing(self, state: FlowState) -> bool:

@@ -26,8 +26,8 @@ RESERVED = frozenset({"a-society-feedback"})
 class GraphFault(NamedTuple):
     """A reason why a graph cannot be run, and the node or edge that it is about.
 
-    Shape: `node` and `edge` are places in the graph's nodes and edges; both are None for a fault of
-    the whole graph.
+    Shape: `node` and `edge` are positions in the graph's nodes and edges; both are None for a fault
+    of the whole graph.
     """
 
     text: str

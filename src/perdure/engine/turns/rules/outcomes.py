@@ -248,7 +248,7 @@ def nothing_to_summarise(
 
 
 def on_wait_over(scribe: Scribe, happened: inputs.Waited, config: TurnConfig) -> None:
-    """Retry the same call."""
+    """Repeat the failed model call after the wait."""
     attempt_again(scribe, config)
 
 
