@@ -177,8 +177,8 @@ class Store:
     ) -> Session:
         """Return the session with the complete id `id`; create it if there is none.
 
-        All arguments except `id` apply only to a new session. Two processes that call this at the
-        same time get the same session. Raises: Erased; the errors of `create`.
+        All arguments except `id` apply only to a new session. Concurrent calls of two processes get
+        the same session. Raises: Erased; the errors of `create`.
         """
         with suppress(SessionNotFound):
             return await self.open(id)

@@ -1,8 +1,8 @@
 """Check arguments and fields against their annotations before a call has any effect.
 
-`takes_declared` checks the arguments of a function. `takes_all_declared` does the same for all
-public methods of a class. `check_fields` checks the fields of a value. `NamedParameters` checks the
-keywords of a constructor. A value that does not match, or an unknown keyword, raises
+`takes_declared` checks the arguments of a function. `takes_all_declared` checks the arguments of
+all public methods of a class. `check_fields` checks the fields of a value. `NamedParameters` checks
+the keywords of a constructor. A value that does not match, or an unknown keyword, raises
 `WrongArgument`. An annotation without a checkable type (``Any``, a type variable, an unknown name)
 accepts every value. One-shot iterators are not consumed.
 """

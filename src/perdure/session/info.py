@@ -168,7 +168,7 @@ class SessionInfo(ShortRepr, frozen=True):
     def name(self) -> str:
         """Return the title on one line; without a title, the start of the first user message.
 
-        Credentials in the start of the message are masked, because older versions stored them.
+        Credentials in the message are masked, because older versions stored credentials.
         """
         return one_line(self.title) or mask_secrets(self.first_text or "")
 
@@ -287,7 +287,7 @@ def redact(header: StreamHeader) -> StreamHeader:
 
 
 class ListText(msgspec.Struct, frozen=True):
-    """The fields of `SessionInfo` that lists take from messages: `first_text` and `updated_at`.
+    """The fields of `SessionInfo` that lists take from messages, `first_text` and `updated_at`.
 
     `updated_at` is None if the session itself contains no message.
     """

@@ -117,9 +117,9 @@ class Invocation(msgspec.Struct, frozen=True):
 class SessionStarted(SideBody, frozen=True, omit_defaults=True):
     """A runtime opened the session.
 
-    The entry contains the agent at that time, the workspace and the system prompt. `agent` and
-    `workspace` are plain-data snapshots, fixed for the session's life. `invoked_by` is the agent's
-    call for which the session was opened.
+    The entry contains the agent, the workspace and the system prompt at the start of the session.
+    `agent` and `workspace` are plain-data snapshots, fixed for the session's life. `invoked_by` is
+    the agent's call for which the session was opened.
     """
 
     kind: ClassVar[str] = "session_started"

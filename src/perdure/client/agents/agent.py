@@ -263,7 +263,7 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
 
         A placeholder inside a value stays plain text. Returns None if the instructions are blank. A
         reference to a secret is not replaced, and a warning is logged.
-        Raises: ConfigError for a name that the workspace does not have.
+        Raises: ConfigError if the workspace lacks the name in a placeholder.
         """
         place = f"the instructions of agent {self.id!r}"
         if warning := unfilled_in(self.instructions, place):
@@ -277,7 +277,7 @@ class Agent(AgentSettings, Generic[OutputT], frozen=True, metaclass=NamedParamet
 
         Placeholders in descriptions are replaced (see `system_prompt`).
 
-        Raises: ConfigError for a name that the workspace does not have.
+        Raises: ConfigError if the workspace lacks the name in a placeholder.
         """
         return ToolRegistry(
             tuple(_described(spec, workspace.names) for spec in self.registry.tools)

@@ -62,7 +62,7 @@ ChatStatus = Literal["idle", "running", "closed"]
 class Chat(Generic[OutputT]):
     """One session with its agent. `Runtime.start` and `Runtime.resume` create a chat.
 
-    One turn runs at a time. `turn` is the newest turn of this handle, None before the first.
+    One turn runs at a time. `turn` is the newest turn of this handle, None before the first turn.
     """
 
     def __init__(

@@ -30,7 +30,10 @@ class Unawaited(Coroutine[Any, Any, T]):
         return self._coroutine.__await__()
 
     def send(self, value: Any, /) -> Any:
-        """Continue the coroutine. Raises: TypeError if the argument is a message for a chat."""
+        """Continue the coroutine.
+
+        Raises: TypeError if `value` is a message that was meant for a chat.
+        """
         if value is not None and inspect.getcoroutinestate(self._coroutine) == "CORO_CREATED":
             raise TypeError(self._advice())
         return self._coroutine.send(value)

@@ -48,7 +48,7 @@ class SessionUsage(ShortRepr, frozen=True):
 
 @takes_declared
 async def standing_of(store: Store, session: str) -> SessionUsage:
-    """Return the usage of `session`; the usage of a fork does not include that of its origin.
+    """Return the usage of `session`; the usage of a fork does not include the usage of its origin.
 
     The grants of a turn that was imported, or that is not trusted on this machine, are omitted.
     Raises: SessionNotFound.

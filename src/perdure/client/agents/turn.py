@@ -271,8 +271,8 @@ class Turn(Generic[OutputT]):
     ) -> None:
         """Wait until the turn has ended, or until `following` has the next event of `watch`.
 
-        Raises: Waiting if the turn waits for a person, `watch` has yielded all events, and the
-        caller requested this error.
+        Raises: Waiting if the turn waits for a person, `watch` has yielded all events, and
+        `while_waiting` is "raise".
         """
         ends = (self._task,) if following is None else (self._task, following)
         waits = self._waits if self._while_waiting == "raise" else None

@@ -95,8 +95,8 @@ class FlowWork:
     async def give_up(self, work: Work, losses: int) -> str:
         """Give up the flow, because `losses` workers died while they ran it.
 
-        After the call, the nodes of the flow that ran wait for a person. If no node ran, the nodes
-        that could begin next wait for a person.
+        After the call, each node that was running waits for a person. If no node was running, each
+        node that could begin next waits for a person.
         """
         reason = (
             f"{losses} workers died while they ran this flow, so this work is not tried again; "

@@ -58,7 +58,7 @@ class Feeds:
     ) -> tuple[FeedItem, ...]:
         """Return at most `limit` items of `role` after the item with the id `after`.
 
-        Raises: ValueError when the feed has no such item.
+        Raises: ValueError when the feed has no item with the id `after`.
         """
         _, items = await self.read(role)
         if after is not None:

@@ -239,14 +239,14 @@ class Flow:
     async def choose_improvement(self, mode: ImprovementMode, *, by: str = "user") -> FlowState:
         """Choose the mode of the improvement phase after the work is closed.
 
-        Raises: FlowRefusal when the flow does not wait for this decision.
+        Raises: FlowRefusal when the flow does not wait for the decision.
         """
         return await self._decide(lambda state: people.choose_improvement(state, mode, by))
 
     async def decide_feedback(self, *, is_granted: bool, by: str = "user") -> FlowState:
         """Decide whether the roles write feedback after the improvement phase.
 
-        Raises: FlowRefusal when the flow does not wait for this decision.
+        Raises: FlowRefusal when the flow does not wait for the decision.
         """
         return await self._decide(
             lambda state: people.decide_feedback(state, by, is_granted=is_granted)

@@ -169,7 +169,7 @@ def _offer_text(offers: Offers) -> str:
 
 
 def skills_of(state: FlowState, role: str, shelf: SkillShelf) -> tuple[Skill, ...]:
-    """Return the skills of `role`: the chosen skills, or else the skills of its own file.
+    """Return the skills of `role`: the chosen skills, or else the skills in the role's own file.
 
     Blocks the thread.
 

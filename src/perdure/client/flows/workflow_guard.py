@@ -1,7 +1,8 @@
 """Reject writes that would make a flow's workflow file invalid, before asking for approval.
 
-The flow uses the file as soon as it is written, so the text that a tool call would write is checked
-first. A shell can still write the file; such a change is checked when the file is read.
+The flow uses the workflow file as soon as the file is written, so the text that a tool call would
+write is checked first. A shell can still write the workflow file; the flow checks the change when
+it reads the file.
 """
 
 from __future__ import annotations

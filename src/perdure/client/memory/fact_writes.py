@@ -160,7 +160,7 @@ async def _fact_under(
 def _named_again(fact: EntryId) -> NewEntry:
     """Return the entry of a call that found `fact` already stored.
 
-    The call's idempotency key is stored with this entry.
+    The idempotency key of the call is stored with the returned entry.
     """
     return new_side(FactsReceived(0), fact)
 

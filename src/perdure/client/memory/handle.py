@@ -137,8 +137,8 @@ class Memory:
         """Compute the missing vectors of all texts with the embedder; return their number.
 
         Recalls and turns continue during the call. Call `embed` after you change the embedder or
-        import sessions. If the process is killed, a new call continues. `is_only` removes the
-        vectors of other embedders. Durable: each batch is stored before the next begins. Raises:
+        import sessions. After a kill, a new call continues. `is_only` removes the vectors of other
+        embedders. Durable: each batch is stored before the next begins. Raises:
         EmbedderUnavailable; ConfigError; WrongArgument without an embedder; Unsupported in a store
         of session files; StoreReadOnly; StoreFull.
         """
@@ -228,7 +228,7 @@ class Memory:
 
         `include_past` adds facts that were or will be valid. Forgotten facts are never listed.
         `after` is a fact or its `cursor`; the list begins after this fact.
-        Raises: ValueError when `limit` is negative; WrongArgument for a scope without its agent.
+        Raises: ValueError when `limit` is negative; WrongArgument if the scope needs `agent`.
         """
         amount("limit", limit)
         within = _scope(subject, agent, scope)

@@ -106,7 +106,7 @@ class Schedule:
         """Cancel the scheduled message with the id `message`, so that it is never sent.
 
         Durable: all changes are stored when this returns.
-        Raises: WrongArgument if no waiting message has this id.
+        Raises: WrongArgument if no waiting message has the id `message`.
         """
         if message not in [each.id for each in await self.list()]:
             raise WrongArgument(

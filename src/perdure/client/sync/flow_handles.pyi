@@ -172,13 +172,13 @@ class Flow(Handle[AsyncFlow]):
     def choose_improvement(self, mode: ImprovementMode, *, by: str = "user") -> FlowState:
         """Choose the mode of the improvement phase after the work is closed.
 
-        Raises: FlowRefusal when the flow does not wait for this decision.
+        Raises: FlowRefusal when the flow does not wait for the decision.
         """
 
     def decide_feedback(self, *, is_granted: bool, by: str = "user") -> FlowState:
         """Decide whether the roles write feedback after the improvement phase.
 
-        Raises: FlowRefusal when the flow does not wait for this decision.
+        Raises: FlowRefusal when the flow does not wait for the decision.
         """
 
     def session(self, role: str) -> Session:
@@ -240,8 +240,8 @@ class Flows(Handle[AsyncFlows]):
         role instances that are not in `roles`. With `configuring` "given", the settings come from
         the agent and files of the role; with "ask", the role waits for a person if there is a
         choice; with "auto", a model chooses, and after three failures the role waits for a person.
-        `configuring` can differ for model and skills: ``{"model": "auto", "skills": "ask"}``. An
-        omitted key means "given". `settings` is stored in `FlowState.settings`, for the program
+        `configuring` can differ for model and skills, as in ``{"model": "auto", "skills": "ask"}``.
+        An omitted key means "given". `settings` is stored in `FlowState.settings`, for the program
         that runs the flow next. Durable: everything is stored on return. Raises: ConfigError for
         missing or invalid readings and inputs, for unknown values in `roles`, and for a record
         folder of another flow. Raises InvalidWorkflow; WrongArgument; SecretPasted; FlowExists if

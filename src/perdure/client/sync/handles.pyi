@@ -541,8 +541,8 @@ class Store(Handle[AsyncStore]):
     ) -> Session:
         """Return the session with the complete id `id`; create it if there is none.
 
-        All arguments except `id` apply only to a new session. Two processes that call this at the
-        same time get the same session. Raises: Erased; the errors of `create`.
+        All arguments except `id` apply only to a new session. Concurrent calls of two processes get
+        the same session. Raises: Erased; the errors of `create`.
         """
 
     def open(self, session: str | Path) -> Session:
@@ -888,8 +888,8 @@ class Memory(Handle[AsyncMemory]):
         """Compute the missing vectors of all texts with the embedder; return their number.
 
         Recalls and turns continue during the call. Call `embed` after you change the embedder or
-        import sessions. If the process is killed, a new call continues. `is_only` removes the
-        vectors of other embedders. Durable: each batch is stored before the next begins. Raises:
+        import sessions. After a kill, a new call continues. `is_only` removes the vectors of other
+        embedders. Durable: each batch is stored before the next begins. Raises:
         EmbedderUnavailable; ConfigError; WrongArgument without an embedder; Unsupported in a store
         of session files; StoreReadOnly; StoreFull.
         """
@@ -958,7 +958,7 @@ class Memory(Handle[AsyncMemory]):
 
         `include_past` adds facts that were or will be valid. Forgotten facts are never listed.
         `after` is a fact or its `cursor`; the list begins after this fact.
-        Raises: ValueError when `limit` is negative; WrongArgument for a scope without its agent.
+        Raises: ValueError when `limit` is negative; WrongArgument if the scope needs `agent`.
         """
 
     def capture(self, episode: Episode, extractor: Extractor) -> list[Fact]:
@@ -1050,7 +1050,7 @@ class Schedule(Handle[AsyncSchedule]):
         """Cancel the scheduled message with the id `message`, so that it is never sent.
 
         Durable: all changes are stored when this returns.
-        Raises: WrongArgument if no waiting message has this id.
+        Raises: WrongArgument if no waiting message has the id `message`.
         """
 
 class Turn(Handle[AsyncTurn[OutputT]], Generic[OutputT]):

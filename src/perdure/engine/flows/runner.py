@@ -245,7 +245,10 @@ class FlowRunner:
         message: str | None,
         repair: RepairAsked | None = None,
     ) -> None:
-        """Run a turn and its repairs. Without a `message` to begin it, continue the open turn."""
+        """Run a turn and its repairs.
+
+        Without a `message` to begin a turn, continue the open turn.
+        """
         while True:
             last_answer = partial(self._roles.last_answer, part.session)
             turn = NodeTurn(self._ground, part, last_answer, repair)

@@ -59,7 +59,7 @@ def who_configures(state: FlowState, dimension: Dimension) -> Configuring:
 
 
 def is_configuring(state: FlowState) -> bool:
-    """Return whether roles can have to wait until their configuration is chosen."""
+    """Return whether a role might wait until its configuration is chosen."""
     return any(who_configures(state, dimension) != "given" for dimension in DIMENSIONS)
 
 

@@ -58,7 +58,10 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Summarised(msgspec.Struct, frozen=True):
-    """The summary arrived. `is_estimated` is True if its `usage` is an estimate."""
+    """The summary arrived.
+
+    `is_estimated` is True if the `usage` of the summary call is an estimate.
+    """
 
     compaction: Compaction
     usage: Usage | None = None

@@ -38,7 +38,7 @@ class Signals:
     `begun` resolves when the turn has the lease; its value is the seq after which the turn's events
     begin. `stored` resolves when the turn cannot be lost any more, because it began or the request
     for it is in the log. `stopping` requests the end of the turn. `companion` adds entries to the
-    commits of the turn. If the caller only follows the turn, `held` or `leader` is set: `held`
+    commits of the turn. If the caller only follows the turn, `held` or `leader` is set; `held`
     names another process that runs the turn, and `leader` is a lease holder in this process that
     runs the turn. `cause` is the error with which the turn failed in this process.
     """

@@ -25,7 +25,7 @@ def with_debts_of(state: FlowState, nodes: Iterable[str]) -> FlowState:
 def _with_debts(state: FlowState, known: frozenset[str], nodes: Iterable[str]) -> FlowState:
     """Recompute which of `nodes` owe a handoff.
 
-    The nodes in `known` that are not among `nodes` also owe a handoff.
+    All other nodes in `known` still owe a handoff.
     """
     looked_at = frozenset(nodes)
     owing = known - looked_at | {node for node in looked_at if _is_owing(state, node)}

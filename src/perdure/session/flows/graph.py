@@ -76,7 +76,7 @@ _NOWHERE: frozenset[str] = frozenset()
 
 
 class Graph(ShortRepr, frozen=True, omit_defaults=True, dict=True):
-    """A workflow. Shape: nodes and edges are in the order of their file.
+    """A workflow. Shape: nodes and edges are in the order of the workflow file.
 
     The indexes are built at the first query.
     """
@@ -94,7 +94,7 @@ class Graph(ShortRepr, frozen=True, omit_defaults=True, dict=True):
         return None if place is None else self.nodes[place]
 
     def role_of(self, id: str) -> str:
-        """Return the role of node `id`; `id` itself if there is no such node."""
+        """Return the role of node `id`; `id` itself if no node has this id."""
         known = self.node(id)
         return id if known is None else known.role
 

@@ -227,7 +227,8 @@ def stands_for_ascii(character: str) -> bool:
     """Return True if the non-ASCII `character` can be part of a word that folds to ASCII.
 
     ``é`` is compared as ``e``, ``ﬁ`` as ``fi``, and a soft hyphen is ignored. A dash separates
-    words, and Cyrillic letters are compared as Cyrillic letters, so both return False.
+    words, and Cyrillic letters are compared as Cyrillic letters, so the result is False for dashes
+    and Cyrillic letters.
     """
     kept = character.translate(_SEPARATED)
     folded = _fold(kept)

@@ -57,8 +57,8 @@ class GraphFile:
     def now(self, graph: Graph | None = None) -> Drawn:
         """Read the files, and return the result. The call blocks while it checks two files.
 
-        If the record's file equals the text that perdure writes for `graph`, the file is not
-        parsed, because parsing YAML takes a second for a thousand nodes.
+        If the workflow file in the record folder equals the text that perdure writes for `graph`,
+        the file is not parsed, because parsing YAML takes a second for a thousand nodes.
         """
         stamps = (_stamp(self._record), _stamp(self._canonical))
         if stamps != self._stamps:

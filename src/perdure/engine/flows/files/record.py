@@ -106,8 +106,8 @@ class RecordFolder:
         """Open the file at a canonical path; return its descriptor.
 
         The function opens each folder on the path in turn and follows no links. The canonical path
-        contains no links, so a link found now was added later to lead somewhere else. The function
-        never waits for a pipe.
+        contains no links, so a link that is found now was added after the check of the path. The
+        function never waits for a pipe.
         """
         *folders, name = path.split("/")
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -67,7 +67,7 @@ def entry_message(
 
     `artifacts` maps the paths of the delivered files to their contents; `readings` are the readings
     that the node requires. A person's reply is passed on unchanged; if the person declined a
-    handoff, a note about this precedes it.
+    handoff, a note about the handoff precedes the reply.
     Units: `at` is Unix milliseconds.
     """
     node = work.node

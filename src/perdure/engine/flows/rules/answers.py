@@ -118,7 +118,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def choice_in(words: str) -> Choice:
-    """Parse a choice: ``default``, or ``model=NAME`` or ``skills=A,B`` or both.
+    """Parse the choice ``default``, ``model=NAME``, ``skills=A,B`` or ``model=NAME skills=A,B``.
 
     ``skills=none`` chooses no skills.
     Raises: InvalidEntry if `words` have another form.
@@ -160,7 +160,7 @@ def invalid_answer(reason: str) -> InvalidEntry:
 def settled_by(state: FlowState, question: EntryId, log: Iterable[tuple[Entry, object]]) -> WaitEnd:
     """Return how the wait with the id `question` ended; `log` is the whole log of the flow.
 
-    Raises: QuestionNotFound if the entry with that id began no wait; FlowRefusal if the wait
+    Raises: QuestionNotFound if the entry `question` began no wait; FlowRefusal if the wait
     continues.
     """
     target: str | None = None

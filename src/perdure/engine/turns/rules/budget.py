@@ -60,7 +60,7 @@ def _summary_usage(called: ModelCalled, config: TurnConfig) -> Usage:
     """Return the maximum usage of the summary call `called`, even if it is written in parts.
 
     Each part except the first also quotes the summary of the earlier parts. If the provider's
-    window is smaller than expected, the summary can use more than this maximum;
+    window is smaller than expected, the summary can use more than the returned maximum;
     `require_affordable` stops a summary that becomes too expensive.
     """
     tokens, window, calls = called.tokens_estimated or 0, config.window_tokens, 1

@@ -44,7 +44,7 @@ class BlockRow(NamedTuple):
     """A block to store.
 
     `first` is the number of the block's first text in the index part. `position` is the position of
-    this first text.
+    the block's first text.
     """
 
     first: int
@@ -122,7 +122,7 @@ class Block:
         self._read: _Columns | None = None
 
     def text(self, number: int) -> tuple[int, int, bytes]:
-        """Return the position, time and codes of the text that has this number in the part."""
+        """Return the position, time and codes of the text with the number `number` in the part."""
         columns = self._read or self._columns()
         place = number - self.first
         begins = columns.begins

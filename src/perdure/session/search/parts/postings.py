@@ -68,7 +68,7 @@ def bits(posting: bytes, size: int) -> int:
 
 
 def listed(posting: bytes, size: int) -> Sequence[int]:
-    """Return the numbers in a packed posting; for a damaged one, the result is arbitrary."""
+    """Return the numbers in a packed posting; for a damaged posting, the result is arbitrary."""
     if len(posting) == (size + 7) // 8:
         return numbers(int.from_bytes(posting, "little"))
     return _iterate(posting)
