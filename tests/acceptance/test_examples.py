@@ -151,6 +151,7 @@ def statuses_at_once(client: httpx.Client, path: str, *texts: str) -> list[int]:
     return sorted(response.status_code for response in asyncio.run(sent()))
 
 
+@pytest.mark.all_only
 @pytest.mark.full_only
 def test_fastapi_example_accepts_simultaneous_first_messages(tmp_path: Path) -> None:
     with serving(tmp_path, "fastapi_service:app") as client:
@@ -175,6 +176,7 @@ def test_litestar_example_accepts_one_of_several_simultaneous_requests(tmp_path:
         assert statuses_at_once(client, "/trips/1", "one", "two", "three") == [202, 409, 409]
 
 
+@pytest.mark.all_only
 @pytest.mark.full_only
 def test_fastapi_example_accepts_an_event_id_beyond_the_last_event(tmp_path: Path) -> None:
     with serving(tmp_path, "fastapi_service:app") as client:

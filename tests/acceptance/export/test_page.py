@@ -230,6 +230,7 @@ def luminance(page: Page, selector: str, *, is_behind: bool) -> float:
     return page.value(script.replace("IS_BEHIND", "true" if is_behind else "false"))
 
 
+@pytest.mark.all_only
 @pytest.mark.parametrize("is_dark", [False, True])
 async def test_text_has_enough_contrast_in_both_themes(
     page: Page, tmp_path: Path, *, is_dark: bool
@@ -247,6 +248,7 @@ async def test_text_has_enough_contrast_in_both_themes(
         assert contrast >= 4.5, (selector, contrast)
 
 
+@pytest.mark.all_only
 def test_page_uses_the_system_theme_until_a_theme_is_chosen(sample: Page) -> None:
     back = "getComputedStyle(document.body).backgroundColor"
     light = sample.value(back)
@@ -261,6 +263,7 @@ def test_page_uses_the_system_theme_until_a_theme_is_chosen(sample: Page) -> Non
     assert sample.value("document.getElementById('theme').textContent") == "Auto"
 
 
+@pytest.mark.all_only
 async def test_narrow_page_shows_the_tree_in_a_drawer(page: Page, tmp_path: Path) -> None:
     page.sized(360, 740)
     page.show(await page_of(SAMPLE, tmp_path))

@@ -10,8 +10,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.fakes.samples import sampled
-
 CHILD = Path(__file__).parent / "importing_child.py"
 BYTES_A_LINE = 1_000
 """Memory that an import may use per line: for ids and positions, and lost by the allocator."""
@@ -114,8 +112,9 @@ def written(path: Path, lines: Iterator[object]) -> Path:
     return path
 
 
+@pytest.mark.all_only
 @pytest.mark.timeout(300)
-@sampled("format", list(FORMATS), kind=type, each=1)
+@pytest.mark.parametrize("format", list(FORMATS))
 def test_import_memory_does_not_grow_with_the_file_size(format: str, tmp_path: Path) -> None:
     lines, text = FORMATS[format], "lorem ipsum " * 500
     peaks: list[int] = []

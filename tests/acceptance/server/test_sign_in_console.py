@@ -14,7 +14,6 @@ from perdure.apps.server.access.tokens import TokenFile
 from perdure.client.clock import SystemClock
 from perdure.server import Role
 from tests.fakes.console import browsing
-from tests.fakes.samples import ALL_ONLY
 from tests.fakes.served import served
 
 pytestmark = pytest.mark.full_only
@@ -47,7 +46,8 @@ async def test_console_explains_that_a_sign_in_address_works_once(
         assert await page.get_by_role("alert").count() == 0
 
 
-@pytest.mark.parametrize("role", ["read", pytest.param("write", marks=ALL_ONLY)])
+@pytest.mark.all_only
+@pytest.mark.parametrize("role", ["read", "write"])
 async def test_console_disables_controls_that_the_role_is_not_allowed_to_use(
     tmp_path: Path, chromium: Chromium, role: Role
 ) -> None:
