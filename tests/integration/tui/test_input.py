@@ -135,6 +135,7 @@ async def test_file_whose_name_was_removed_from_the_message_is_not_attached(
     assert await said(store) == ["without it"]
 
 
+@pytest.mark.all_only
 async def test_title_of_a_session_is_the_message_without_its_attached_files(
     store: Store, tmp_path: Path
 ) -> None:
@@ -370,6 +371,7 @@ async def test_file_named_in_a_steering_message_is_attached(store: Store, tmp_pa
         await seen.idle()
 
 
+@pytest.mark.all_only
 async def test_secret_in_a_message_is_not_in_the_session_title(
     store: Store, tmp_path: Path
 ) -> None:
@@ -413,6 +415,7 @@ async def test_export_with_invalid_arguments_writes_no_file(store: Store, tmp_pa
     assert not list(folder.iterdir())
 
 
+@pytest.mark.all_only
 async def test_export_accepts_the_redaction_option_first_or_last(
     store: Store, tmp_path: Path
 ) -> None:

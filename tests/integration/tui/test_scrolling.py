@@ -14,6 +14,7 @@ from perdure.apps.tui.blocks import CallBlock
 from perdure.apps.tui.program import ChatProgram
 from perdure.client.store import Store
 from perdure.session.ids import StreamId
+from tests.fakes.samples import sampled
 from tests.fakes.screens import chatting
 
 
@@ -140,7 +141,7 @@ async def test_long_transcript_uses_the_rows_below_the_prompt(
         await seen.until(lambda: "line 39" in seen.screen and "line 25" in seen.screen)
 
 
-@pytest.mark.parametrize("command", ["/help", "/resume", "/tree"])
+@sampled("command", ["/resume", "/help", "/tree"], kind=type, each=1)
 async def test_help_resume_and_tree_screens_use_all_rows(
     command: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

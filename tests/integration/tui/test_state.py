@@ -270,6 +270,7 @@ async def test_missing_cost_of_a_call_is_computed_from_the_price_list(
         await seen.shows("this session cost $0.000105")  # 10 in at $3, 5 out at $15 a million
 
 
+@pytest.mark.all_only
 async def test_status_line_computes_cost_of_imported_calls_from_price_settings(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
