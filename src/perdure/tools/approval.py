@@ -119,9 +119,8 @@ def _preview_value(name: str, value: object) -> object:
         except RecursionError:
             return mask_secrets(text)
     data = text.encode(errors="replace")
-    head = mask_part(
-        text[: 2 * HEAD], 0, HEAD
-    )  # masked before it is cut: a secret may cross the end
+    # Masked before it is cut, because a secret may cross the end.
+    head = mask_part(text[: 2 * HEAD], 0, HEAD)
     return {"head": head, "bytes": len(data), "blake2b_256": hash_of(data)}
 
 
