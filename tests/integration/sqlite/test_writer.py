@@ -238,6 +238,27 @@ def test_wal_that_cannot_restart_is_checkpointed_less_often(path: Path) -> None:
     assert 1 <= copies < checkpoints.RESTART_PAGES // checkpoints.CHECKPOINT_PAGES
 
 
+def test_wal_restarts_at_the_same_size_each_time(path: Path) -> None:
+    modes: list[int] = []
+    is_restarted = threading.Event()
+
+    class Recording(apsw.Connection):
+        def wal_checkpoint(self, dbname: str | None = None, mode: int = 0) -> tuple[int, int]:
+            modes.append(mode)
+            if mode == apsw.SQLITE_CHECKPOINT_RESTART:
+                is_restarted.set()
+            return super().wal_checkpoint(dbname, mode)
+
+    checkpointer = checkpoints.Checkpointer(lambda: cast("Connection", Recording(str(path))))
+    checkpointer.grown(checkpoints.RESTART_PAGES)
+    assert is_restarted.wait(60)
+    for pages in (1, checkpoints.RESTART_PAGES):
+        checkpointer.grown(pages)
+    checkpointer.close()
+
+    assert modes == [apsw.SQLITE_CHECKPOINT_PASSIVE, apsw.SQLITE_CHECKPOINT_RESTART] * 2
+
+
 async def test_store_handle_raises_an_error_in_a_forked_process(
     store: SqliteStore, path: Path
 ) -> None:
