@@ -13,10 +13,15 @@ from perdure.apps.cli.program import command_line, shape_of
 from perdure.apps.cli.surface.groups import Group, commands_of
 
 _LOADED = """
-import json, sys
+import json, os, sys
 from perdure.apps.cli.program import command_line
-command_line(sys.argv[1:])
-print(json.dumps([name for name in sys.modules if name.startswith("perdure.")]))
+for line in sys.argv[1:]:
+    if os.fork() == 0:
+        command_line(line.split())
+        names = [name for name in sys.modules if name.startswith("perdure.")]
+        print(json.dumps(names), flush=True)
+        os._exit(0)
+    assert os.wait()[1] == 0, line
 """
 
 
@@ -65,12 +70,10 @@ def test_command_loads_only_the_code_that_it_needs() -> None:
         "flow validate": ("apps.flow.compaction", "apps.flow.flow_access", "client.agents.runtime"),
         "models": ("apps.wiring", "client.agents.agent"),
     }
-    for line, names in unneeded.items():
-        told = subprocess.run(
-            [sys.executable, "-c", _LOADED, *line.split()],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        loaded = set(json.loads(told.stdout))
+    told = subprocess.run(
+        [sys.executable, "-c", _LOADED, *unneeded], capture_output=True, text=True, check=True
+    )
+    for (line, names), printed in zip(unneeded.items(), told.stdout.splitlines(), strict=True):
+        loaded = set(json.loads(printed))
+        assert loaded
         assert not loaded & {f"perdure.{name}" for name in names}, line
