@@ -105,20 +105,24 @@ def test_completion_for_an_unencrypted_store_file_loads_no_store_modules(tmp_pat
         "perdure.stores.sqlite.connections",
         "perdure.stores.sqlite.store",
     )
-    for words, offered in (
+    lines = (
         (["sessions", "show", session[:4]], session),
         (["sessions", "show", "tid"], session),
         (["sessions", "show", ""], session),
         (["sessions", "read", session[:10], ""], "user: Hello"),
         (["inbox", "answer", ""], "Deploy now?"),
         (["inbox", "answer", f"{session}/1", "y"], "yes"),
-    ):
-        report = f"from perdure.apps.cli.main import main; main({['__complete', 'fish', *words]})\n"
-        report += "import sys; print('LOADED', *sys.modules)"
-        environment = {**os.environ, "PERDURE_STORE": address}
-        done = subprocess.run(
-            [sys.executable, "-c", report], capture_output=True, check=True, env=environment
-        )
-        answer, _, loaded = done.stdout.decode().partition("LOADED")
+    )
+    report = "import sys; from perdure.apps.cli.main import main\n"
+    for words, _ in lines:
+        report += f"main({['__complete', 'fish', *words]}); print('LOADED', *sys.modules)\n"
+    environment = {**os.environ, "PERDURE_STORE": address}
+    done = subprocess.run(
+        [sys.executable, "-c", report], capture_output=True, check=True, env=environment
+    )
+    rest = done.stdout.decode()
+    for words, offered in lines:
+        answer, _, rest = rest.partition("LOADED")
+        loaded, _, rest = rest.partition("\n")
         assert offered in answer
         assert not [name for name in loaded.split() if name.startswith(unneeded)], words

@@ -32,7 +32,7 @@ from tests.fakes.provider_rules import all_problems
 Folder = Literal["pi", "claude-code"]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", pytest.param("sqlite", marks=pytest.mark.all_only)])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SessionStore]:
     """A store on each backend."""
     place = Place(request.param, tmp_path)

@@ -10,12 +10,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from perdure.apps.cli.exits import INTERRUPTED
 from tests.acceptance.cli.conftest import PATIENCE_S, PERDURE, SAMPLE, SAMPLE_ID, World
 from tests.acceptance.cli.test_upkeep import NO_KEYRING, with_keyring
 from tests.fakes.forked_commands import command_at_terminal
+from tests.fakes.samples import sampled
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,12 @@ def is_plain(file: Path) -> bool:
     return file.read_bytes().startswith(b"SQLite format 3\0")
 
 
-@pytest.mark.parametrize(("answer", "is_encrypted"), [("\n", True), ("y\n", True), ("n\n", False)])
+@sampled(
+    ("answer", "is_encrypted"),
+    [("y\n", True), ("\n", True), ("n\n", False)],
+    kind=lambda case: case[1],
+    each=1,
+)
 def test_new_user_is_asked_about_encryption_only_once(
     world: World, answer: str, is_encrypted: bool
 ) -> None:

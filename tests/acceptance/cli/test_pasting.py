@@ -62,7 +62,9 @@ def said(world: World) -> list[str]:
         return said_in(store.open(sessions[0].id).entries()) if sessions else []
 
 
-@pytest.mark.parametrize("lines", [CODE, MANY], ids=["code", "many"])
+@pytest.mark.parametrize(
+    "lines", [CODE, pytest.param(MANY, marks=pytest.mark.all_only)], ids=["code", "many"]
+)
 def test_pasted_lines_keep_their_order_and_indentation(
     world: World, lines: tuple[str, ...]
 ) -> None:
