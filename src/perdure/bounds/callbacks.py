@@ -1,4 +1,4 @@
-"""Calls functions of the program, and turns anything they raise into an ordinary error.
+"""Call functions of the program, and turn anything that they raise into an ordinary error.
 
 A callback may raise CancelledError without being cancelled, or an exception that is not an
 `Exception`. Without this module, a CancelledError or non-`Exception` that a callback raises would

@@ -1,4 +1,4 @@
-"""Reads files that a person or a received folder names: regular files only, within a limit.
+"""Read files that a person or a received folder names: regular files only, within a limit.
 
 A FIFO or a device is never opened for reading, because opening may block and reading may never end.
 Symbolic links are followed, because a person may name a link. For files of a store,

@@ -120,7 +120,7 @@ class LiveBus:
         self.relay: Relay | None = None
 
     def publish(self, event: LiveEvent, epoch: int = 0) -> None:
-        """Send `event` to all subscribers of its stream; never waits, never raises.
+        """Send `event` to all subscribers of its stream; never wait or raise.
 
         Other processes receive the event only if `epoch` matches the lease of the event's stream.
         """

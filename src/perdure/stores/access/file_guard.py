@@ -34,7 +34,7 @@ class FileGuard:
         self._known = [(name, known) for name, known in found if known is not None]
 
     def check(self) -> None:
-        """Check that every name still refers to the same file; costs 1 us per file.
+        """Check that every name still refers to the same file; this costs 1 us per file.
 
         Raises: StoreUnavailable if a name is missing or refers to another file; StoreCorrupt if the
         store's file was truncated.

@@ -1,4 +1,4 @@
-"""Erase from the data of a namespace in memory, in one uninterrupted step."""
+"""Erase data of a namespace in memory, in one uninterrupted step."""
 
 from __future__ import annotations
 

@@ -350,9 +350,10 @@ class Tail(Log):
         return False
 
     def go_on(self, header: StreamHeader, end: int, base: int, leaf: int | None) -> bool:
-        """Read the file after byte `end`; the part before has `base` entries and the leaf `leaf`.
+        """Read the file after byte `end`.
 
-        Returns False if the whole file must be read.
+        The part of the file before `end` has `base` entries and the leaf `leaf`. Returns False if
+        the whole file must be read.
         """
         self.header, self.is_session = header, True
         self.base, self.leaf, self.end = base, leaf, end

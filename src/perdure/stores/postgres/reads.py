@@ -308,7 +308,7 @@ async def sessions(
     query: str | None = None,
     **sought: Unpack[Sought],
 ) -> list[SessionInfo]:
-    """Return sessions, newest activity first; reads pages until enough sessions match.
+    """Return sessions, newest activity first; read pages until enough sessions match.
 
     With a query or an id prefix, each round first searches the indexes of names and ids. If the
     indexes find only a few sessions, the call reads these sessions instead of further pages.

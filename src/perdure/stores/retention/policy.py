@@ -74,7 +74,7 @@ class HeldSession(msgspec.Struct, frozen=True):
 
 
 class RetentionPlan(msgspec.Struct, frozen=True):
-    """The expiring sessions in a possible order of removal (forks first), and protected ones."""
+    """The expiring sessions in a possible removal order (forks first), and protected sessions."""
 
     expiring: tuple[ExpiringSession, ...] = ()
     held: tuple[HeldSession, ...] = ()

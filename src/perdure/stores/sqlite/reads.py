@@ -192,7 +192,7 @@ def around(  # noqa: PLR0917 - as the protocol has them
     entries: Sequence[EntryId],
     reach: int,
 ) -> list[Placed]:
-    """Return the `entries` on the branch to `leaf`, each with up to `reach` on either side."""
+    """Return the `entries` on the branch to `leaf`, each with up to `reach` neighbors per side."""
     number, head = _standing(tables, namespace, stream)
     end = _node(tables, number, head, leaf)
     places = [place for each in entries if (place := tables.place(number, each))]

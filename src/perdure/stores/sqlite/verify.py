@@ -221,7 +221,7 @@ class _StreamCheck:
             yield StoredEntry(entry, row[7], row[8])
 
     def _rows(self, stream: int) -> Iterator[Row]:
-        """Yield the stream's rows in order; report and skip unreadable ones."""
+        """Yield the stream's rows in order; report and skip unreadable rows."""
         after, unreadable = EMPTY, 0
         while unreadable < MOST_UNREADABLE:
             try:

@@ -93,7 +93,7 @@ def release(folder: Folder, lease: Lease) -> None:
 def decoded_side(
     folder: Folder, kind: str, name: str, decoder: msgspec.json.Decoder[T]
 ) -> T | None:
-    """Return the content of a side file, None if it is missing.
+    """Return the content of a side file; None if the file is missing.
 
     Raises: StoreUnavailable if the file is damaged, because the value is then unknown.
     """

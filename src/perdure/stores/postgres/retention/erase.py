@@ -1,4 +1,4 @@
-"""Erase in one transaction: if the process is killed, nothing is erased.
+"""Erase data in one transaction: if the process is killed, nothing is erased.
 
 First, the streams in the scope of the erasure are locked in the order of their ids. After locking,
 the call searches for related streams again, until all related streams are locked. A fork created
@@ -207,7 +207,7 @@ class _Erasure:
         self._appender = appender
 
     async def run(self, namespace: str, random: RandomSource) -> Certificate:
-        """Erase; return the certificate, or an earlier one if the data is already erased."""
+        """Erase; return the certificate, or the earlier one if nothing is left to erase."""
         await self._ask(LIFT, *locking_mark(self._ns))
         reach, relations = await self._reach()
         plans = await self._plans(reach, relations)
@@ -283,7 +283,7 @@ class _Erasure:
         return found
 
     async def _plans(self, reach: Reach, relations: list[Relation]) -> list[_Plan]:
-        """Return the plan of each stream; omits streams without erased entries."""
+        """Return the plan of each stream; omit streams without erased entries."""
         streams = await self._streams(reach.targets)
         states = {id_: stream.state for id_, stream in streams.items()}
         found = await self._planned(erasures(self._request, reach, relations, states))

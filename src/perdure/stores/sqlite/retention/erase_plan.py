@@ -135,7 +135,7 @@ def _plans(
     reach: Reach,
     relations: Sequence[Relation],
 ) -> list[Plan[Stream]]:
-    """Return the plan of each stream; omits streams without erased entries."""
+    """Return the plan of each stream; omit streams without erased entries."""
     streams = {id_: tables.stream(namespace, id_) for id_ in reach.targets}
 
     def stream_of(id_: StreamId) -> Stream:
