@@ -114,7 +114,9 @@ async def test_imported_recall_entry_shows_no_text_of_another_subject(tmp_path: 
         ]
 
 
-async def test_imported_episode_with_forged_numbers_covers_no_other_session(tmp_path: Path) -> None:
+async def test_imported_episode_with_forged_positions_covers_no_other_session(
+    tmp_path: Path,
+) -> None:
     forged = episode("sent/0", first=-(10**18), started_at=BEYOND[0], ended_at=BEYOND[1])
     async with perdure.open(f"sqlite:///{tmp_path}/s.db") as store:
         await with_bob(store)

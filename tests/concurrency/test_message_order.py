@@ -150,7 +150,7 @@ def test_messages_of_the_blocking_interface_are_stored_in_call_order(
             assert said_in(chat.session.entries()) == expected(calls), calls
 
 
-async def test_messages_of_several_chats_of_one_session_are_stored_in_call_order(
+async def test_session_stores_messages_of_several_chats_in_call_order(
     tmp_path: Path,
 ) -> None:
     gate = Gate()

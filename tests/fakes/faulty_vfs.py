@@ -73,7 +73,10 @@ class FaultyVfs(apsw.VFS):
 
 @cache
 def _layer() -> FaultyVfs:
-    """Return the layer; there is only one, because the layer above always points to it."""
+    """Return the layer of this process.
+
+    A process has only one, because the encrypting layer above keeps pointing to the first.
+    """
     return FaultyVfs()
 
 

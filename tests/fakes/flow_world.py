@@ -52,9 +52,8 @@ class FlowMachine(RuleBasedStateMachine):
     async def told(self) -> AsyncIterator[tuple[Entry, object]]:
         """Yield the new entries of the flow's log, each after the oracle has processed it.
 
-        Raises: AssertionError for an entry that breaks a rule, and in every later call. Later calls
-        must raise the error again, because the first caller can be a turn, whose failures are
-        expected.
+        Raises: AssertionError for an entry that breaks a rule; after that, every later call raises
+        it again, because the first caller can be a turn, whose failures are expected.
         """
         assert self._wrong is None, self._wrong
         for entry in await self.store.entries(FLOW, after=self.seen):

@@ -254,7 +254,10 @@ def permits(store: Store, address: str) -> Iterator[Connection]:
 async def test_requests_of_several_processes_keep_the_minimum_interval_of_every_limit(
     store: Store, address: str, permits: Connection
 ) -> None:
-    """Three processes send requests to a provider and two models. A trigger records permits."""
+    """Three processes send requests to two models of a provider. All three have limits.
+
+    A trigger records the permits.
+    """
     limits = {P: 1_200, M: 500, N: 900}
     for subject, per_minute in limits.items():
         await of(store).set_limit(Limit(subject=subject, per_minute=per_minute))

@@ -136,7 +136,8 @@ ModelOption = Annotated[
 FolderFilter = Annotated[
     str | None,
     typer.Option(
-        metavar="DIR", help="Only sessions of this folder: a path, or its last part as in the list."
+        metavar="DIR",
+        help="Include only sessions of this folder: its path, or the end of its path in lists.",
     ),
 ]
 SourceFilter = Annotated[
