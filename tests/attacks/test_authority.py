@@ -229,10 +229,10 @@ async def test_sessions_in_a_database_of_another_user_have_no_permissions(
     address, through = postgres.take(), list[str]()
     try:
         async with foreign(address, tmp_path, monkeypatch) as store:
-            for number, form in enumerate(FORMS[::6]):
+            for number, form in enumerate(FORMS[::9]):
                 await planted(store, form.log(f"s{number}", place(tmp_path, form)))
         async with perdure.open(address, is_trusted=False) as store:
-            for number, form in enumerate(FORMS[::6]):
+            for number, form in enumerate(FORMS[::9]):
                 bait = place(tmp_path, form)
                 why = await is_obeyed(store, f"s{number}", bait, careful())
                 through += [f"{form.name}: {why}"] if why else []

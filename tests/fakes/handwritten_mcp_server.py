@@ -78,7 +78,7 @@ LISTINGS: dict[str, Any] = {
     "pattern": lambda: [tool("patterned", obj(a={"type": "string", "pattern": "^(a+)+$"}))],
     "texts": lambda: [tool("long", obj(a={"type": "string", "description": LONG}), LONG)],
     "many": lambda: [tool(f"t{n}", obj(a={"type": "string"})) for n in range(3_000)],
-    "heavy": lambda: [tool(f"t{n}", wide(1_500)) for n in range(100)],
+    "heavy": lambda: [tool(f"t{n}", wide(1_500)) for n in range(40)],
 }  # fmt: skip
 
 
