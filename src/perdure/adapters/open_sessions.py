@@ -49,7 +49,7 @@ async def open_newest(
 ) -> tuple[perdure.Session | None, str]:
     """Skip the ids of erased sessions; return the session with the next id, and this id.
 
-    The session is None if no session has the id. `ids` is endless.
+    The returned session is None if no session has the returned id. `ids` is endless.
     """
     for id in ids:
         try:

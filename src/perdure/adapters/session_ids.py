@@ -1,4 +1,4 @@
-"""Converts the ids of other programs, which may be any text, to session ids."""
+"""Converts the ids of other programs, which can be any text, to session ids."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def session_id_of(prefix: str, foreign_id: str) -> str:
 def session_ids_of(prefix: str, foreign_id: str, second: int = 1) -> Iterator[str]:
     """Yield the id of `session_id_of`, then ids for later sessions of `foreign_id`, without end.
 
-    Shape: a later id begins with `prefix` and a number. The first number is `second`.
+    Shape: each later id begins with `prefix` and a number; the numbers start at `second`.
     """
     yield session_id_of(prefix, foreign_id)
     for number in count(second):

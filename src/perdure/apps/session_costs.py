@@ -48,7 +48,7 @@ def prices_file(environment: Mapping[str, str]) -> Path:
 def sum_of(found: Sequence[UsageTotal]) -> UsageTotal:
     """Return the sum of all groups.
 
-    The session count of the sum is 0, because a session may be in several groups.
+    The session count of the sum is 0, because a session can be in several groups.
     """
     calls = sum(each.calls for each in found)
     unpriced = sum(each.unpriced_calls for each in found)

@@ -173,8 +173,8 @@ async def _row(
 async def agents_of(store: Store, infos: Sequence[SessionInfo]) -> dict[StreamId, str | None]:
     """Return the result of `agent_of` for each of `infos`, by session id, with one read.
 
-    If the log of a fork names no agent, the result contains the agent of the fork's origin. Each
-    such fork needs another read.
+    If the log of a fork names no agent, the result contains the agent of the fork's origin, which
+    needs another read.
     """
     if not infos:
         return {}
@@ -190,7 +190,7 @@ async def agents_of(store: Store, infos: Sequence[SessionInfo]) -> dict[StreamId
 
 
 async def agent_of(store: Store, session: StreamId) -> str | None:
-    """Return the id of the newest agent in the log of `session`; None if there is none."""
+    """Return the id of the newest agent in the log of `session`; None if the log names none."""
     return _agent_in(binding_in(await store.backend.notes(session, BINDING_KINDS)))
 
 

@@ -68,9 +68,9 @@ def copy_command(file: Path, target: str, namespace: str) -> str:
     """Return the command that copies the plain store in `file` to `namespace` of `target`.
 
     The command unsets $PERDURE_KEY and $PERDURE_KEY_FILE, because the store in `file` has no key.
-    If one of these variables is set and `target` is SQLite, the command names the key file of the
-    target. If $PERDURE_KEY is set, the name of this key file is `KEYFILE`, and the user must create
-    the file.
+    If $PERDURE_KEY or $PERDURE_KEY_FILE is set and `target` is SQLite, the command names the key
+    file of the target. If $PERDURE_KEY is set, the key file of the target is `KEYFILE`, which the
+    user must create.
     """
     is_local = database_file(target) is not None or bool(own_folders(target))
     words = ["perdure", "store", "copy", target if is_local else "ADDRESS"]

@@ -13,7 +13,7 @@ from google.adk.events import Event
 
 
 class Callers:
-    """Collects the authors of tool calls, and sets the author of results that have none."""
+    """Collects the authors of tool calls, and sets the author of tool results without an author."""
 
     def __init__(self) -> None:
         self._authors: dict[str, str] = {}

@@ -3,7 +3,7 @@
 The ADK's own services store the marker in a private attribute of `Session`. If a release of the ADK
 lacks the private attribute, setting the attribute either adds it or fails, and the failure is
 ignored. Without a marker, a session is stale if its newest event is older than the newest event in
-the store. The ADK's own services compare the times of events, too, if they have no markers.
+the store. If sessions have no markers, the ADK's own services compare the times of events.
 """
 
 from __future__ import annotations

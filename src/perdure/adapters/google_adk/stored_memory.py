@@ -1,8 +1,8 @@
 """The memory of a user of an app: which sessions and events were added to it.
 
-A session of the same store is not copied. Instead, a note records up to which entry the session was
-added. Events of other stores, and memories that a program wrote, become messages in a separate
-session, which belongs to the memory.
+If a session of the same store is added, its events are not copied: a note records the newest entry
+that was added. Events of other stores, and memories that a program wrote, become messages in a
+separate session, which belongs to the memory.
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ class StoredSession:
         The same commit changes the state of the user and the app.
         Durable: the change is stored when this call returns.
         Raises: StaleSessionError if the session got other events, or was deleted, after `session`
-        was read. If `session` has no marker, its last update time is compared with the store.
+        was read. If `session` has no marker, its last update time shows whether it is stale.
         """
         async with self._lock:  # parallel agents of one run share `session`
             marker = marker_of(session)
@@ -328,7 +328,11 @@ def snapshot_note(fold: StateFold) -> perdure.Note:
 
 
 def _batches(events: Sequence[Fields]) -> Iterator[list[Fields]]:
-    """Return `events` in batches; a rewind starts a new batch, because its parent differs."""
+    """Return `events` in batches; a rewind starts a new batch.
+
+    The events of a batch are appended below one parent, and the parent of a rewind is not the event
+    before it.
+    """
     batch: list[Fields] = []
     for fields in events:
         is_rewind = "rewind_before_invocation_id" in fields.get("actions", {})
@@ -348,7 +352,7 @@ def _is_snapshot(entry: perdure.Entry) -> bool:
 
 
 def _at(entry: Entry, timestamp: float) -> Entry:
-    """Return `entry`; a message gets the time `timestamp` if this is not the current time."""
+    """Return `entry`; a message gets the time `timestamp`, unless that is the current time."""
     if isinstance(entry, perdure.Custom) or abs(time.time() - timestamp) < _SAID_AT_S:
         return entry
     return msgspec.structs.replace(entry, said_at=round(timestamp * 1000))

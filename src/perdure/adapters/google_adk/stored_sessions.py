@@ -114,8 +114,8 @@ class StoredSessions:
     async def _listed(self, info: perdure.SessionInfo) -> StateFold | None:
         """Return the state of the session `info`; None if the session was deleted meanwhile.
 
-        A session without entries is not opened, because its header contains its whole state. The
-        exception is a session that was created with user or app state.
+        If a session has no entries and was created without user and app state, it is not opened,
+        because its header contains its whole state.
         """
         metadata = info.metadata or {}
         if not info.entries:
@@ -215,7 +215,7 @@ class StoredSessions:
     async def _settle(self, stored: StoredSession) -> None:
         """Commit the user and app state that was given when a session was created.
 
-        The metadata of the session contains the given state. If the process is killed before it
+        The metadata of the session contains this state, so if the process is killed before it
         commits the state, a later call commits the state from the metadata.
         """
         changes = stored.initial

@@ -25,8 +25,8 @@ class CachedThread:
     """The newest state of a thread that this process has read or written.
 
     Shape: `head` is the head of the session when the cached data was read. Call `look` before a
-    read, because `look` clears the cache if the session has a newer head. An append needs no such
-    call, because it fails if the session has a newer head than `head`.
+    read, because `look` clears the cache if the session has a newer head. An append needs no call
+    of `look`, because the append fails if the session has a newer head than `head`.
     """
 
     def __init__(self, store: perdure.Store, reader: CheckpointReader, lock: asyncio.Lock) -> None:

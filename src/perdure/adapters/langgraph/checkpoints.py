@@ -81,8 +81,8 @@ class History(msgspec.Struct, frozen=True):
 class PendingWrite(msgspec.Struct, frozen=True):
     """One write of a task to a channel.
 
-    Shape: several writes of a task can have the same `index`. If `index` is negative, the newest of
-    these writes is used; otherwise, the first one is used.
+    Shape: several writes of a task can have the same `index`. Of the writes with a negative
+    `index`, the newest is used; of the writes with any other `index`, the oldest is used.
     """
 
     task: str

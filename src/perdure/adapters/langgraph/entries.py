@@ -30,7 +30,7 @@ class CheckpointBody(msgspec.Struct, frozen=True, gc=False):
     needs the last `window` checkpoints on the path to this entry. `said` is the number of messages
     that were appended directly before this entry for people to read. `shown` is the number of
     messages in the checkpoint's state; the next checkpoint appends only later messages for people
-    to read. In the namespace of a subgraph, both numbers are 0.
+    to read. In the namespace of a subgraph, `said` and `shown` are 0.
     """
 
     ns: str
@@ -53,7 +53,10 @@ class WritesBody(msgspec.Struct, frozen=True, gc=False):
 
 
 class NewestBody(msgspec.Struct, frozen=True, gc=False):
-    """The data of a note that names a namespace's newest checkpoint (None: there is none)."""
+    """The data of a note that names the newest checkpoint of a namespace.
+
+    `checkpoint` is None if the namespace has no checkpoint.
+    """
 
     ns: str
     checkpoint: str | None

@@ -129,7 +129,7 @@ def deleted_key(entry: perdure.Entry) -> str | None:
 
 
 def field_of(value: Mapping[str, Any], name: str) -> object:
-    """Return a field of an item, which may be nested, such as ``user.name``; None if missing."""
+    """Return a field of an item, which can be nested, such as ``user.name``; None if missing."""
     if name in value:
         return value[name]
     first, _, rest = name.partition(".")

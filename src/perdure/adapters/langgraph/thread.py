@@ -76,7 +76,8 @@ class Thread:
     ) -> None:
         """Store `checkpoint` in namespace `ns`; `parent` is the id of its parent checkpoint.
 
-        Channels not in `changed` may refer to values of the parent checkpoint.
+        The record of a channel that is not in `changed` can refer to the value in the parent
+        checkpoint.
 
         Durable: the change is stored when this call returns.
         """
@@ -84,7 +85,7 @@ class Thread:
             await self._retried(lambda: self._put(ns, parent, checkpoint, metadata, changed))
 
     async def put_writes(self, ns: str, id: str, writes: Sequence[PendingWrite]) -> None:
-        """Store `writes` of a checkpoint; the checkpoint may be stored later.
+        """Store `writes` of a checkpoint; the checkpoint itself can be stored later.
 
         Durable: the change is stored when this call returns.
         """

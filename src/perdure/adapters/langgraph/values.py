@@ -1,10 +1,10 @@
 """Channel values in checkpoints: only new values, and the changes of grown values, are stored.
 
-A channel often has the same value as in an earlier checkpoint on the path. The record of such a
-channel contains only the distance to the checkpoint that stores the value (`back`). If a value has
-grown, the checkpoint stores only a tail: the bytes to append to a part of the earlier value. The
-distance to the checkpoint with the earlier value is also recorded (`from`). A distance is a number
-of checkpoints, not an id, so it stays valid in a fork of the session.
+A channel often has the same value as in an earlier checkpoint on the path. If a value is unchanged,
+the record of its channel contains only the distance to the checkpoint that stores the value
+(`back`). If a value has grown, the checkpoint stores only a tail (the bytes to append to a part of
+the earlier value), and the distance to the checkpoint with the earlier value (`from`). A distance
+is a number of checkpoints, not an id, so it stays valid in a fork of the session.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class ChannelValue(msgspec.Struct, frozen=True):
     """A serialized value, and how it is stored.
 
     Shape: the value is stored in the checkpoint that is `back` checkpoints earlier on the path. If
-    `links` is above 0, that checkpoint stores a tail. Then the value consists of a whole value and
-    `links` tails with `linked` bytes in total, and reading it needs `span` checkpoints before that
-    checkpoint.
+    `links` is above 0, that earlier checkpoint stores a tail: the value consists of a whole value
+    and `links` tails with `linked` bytes in total, and reading the value needs `span` checkpoints
+    before the checkpoint with the tail.
     """
 
     type: str

@@ -128,7 +128,7 @@ async def answers_to(
 async def is_answer_unused(session: perdure.Session, question: perdure.Entry) -> bool:
     """Return whether `question` has an answer and its call has no result after the question.
 
-    Results before the question are ignored, because they may belong to an earlier run that used the
+    Results before the question are ignored, because they can belong to an earlier run that used the
     same call id.
     """
     asked = perdure.body_of(question)

@@ -69,8 +69,8 @@ class OpenAIItem(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """An item of the OpenAI Agents SDK, as `Message.foreign` stores it.
 
     `taken` lists the texts and media that are left out of `openai_item`, because the message
-    contains them. For each of them, `taken` has a list with the index of the message part, followed
-    by the path of the value in the item.
+    contains them. Each element of `taken` is a list: the index of the message part, followed by the
+    path of the value in the item.
 
     `openai_answer` is stored instead of `openai_item` for an assistant message with the usual
     fields. `openai_answer` contains an index in `_ANSWERS`, an index in `_OUTPUTS`, the item's id

@@ -98,7 +98,7 @@ class PerdureSession:
         return next(self._ids()) if self._session is None else self._session.id
 
     def _ids(self) -> Iterator[str]:
-        """Yield the possible ids of the session: the first id, then ids that replace erased ones.
+        """Yield the first id of the session, then the ids that the session gets after erasures.
 
         The id of an erased session cannot be used again while a fork shows entries of that session.
         """
@@ -142,8 +142,9 @@ class PerdureSession:
     async def save_state(self, state: RunState[Any, Any] | None, **options: Any) -> None:
         """Store the state of a paused run with the session; None removes the stored state.
 
-        Each call that waits for approval becomes a question. Questions about other calls are
-        withdrawn. `options` go to `RunState.to_string`. Durable: the state is stored on return.
+        Each call that waits for approval becomes a question. Earlier questions about calls that are
+        not in the state are withdrawn. `options` go to `RunState.to_string`. Durable: the state is
+        stored on return.
         """
         wanted = approvals.undecided(state)
         text = None if state is None else state.to_string(**options)
@@ -154,11 +155,11 @@ class PerdureSession:
 
         Calls that people allowed or denied in the inbox are approved or rejected in the state. If a
         person denied a call with a note, the note becomes the rejection message. `options` are
-        passed to `RunState.from_string`. Only one process may resume a stored state.
+        passed to `RunState.from_string`. Resume a stored state in only one process.
 
         A state from an import or an untrusted store is loaded without its decisions, so the resumed
-        run asks again. The context of such a state is loaded, too. If tools trust the context, pass
-        `context_override`.
+        run asks again. The context of an untrusted state is loaded; if your tools trust the
+        context, pass `context_override`.
         """
         stored = await self._loop.call(self._state())
         if stored is None:

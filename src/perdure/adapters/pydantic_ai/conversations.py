@@ -66,8 +66,8 @@ class Conversations:
     async def _open(self, conversation_id: str) -> tuple[perdure.Session | None, str]:
         """Return a conversation's session and its id, or None and an id for a new session.
 
-        If the conversation's session was erased, the id for the new session contains a number. The
-        new session may be a fork, and a fork cannot have the id of an erased session.
+        If the conversation's session was erased, the id for the new session contains a number,
+        because the new session can be a fork, and a fork cannot have the id of an erased session.
         """
         return await open_newest(self._store, session_ids_of(PREFIX, conversation_id, second=2))
 
@@ -240,9 +240,10 @@ class Conversations:
         return None
 
     async def _sessions_with(self, entry_id: str) -> AsyncIterator[perdure.Session]:
-        """Yield sessions that may show the conversation entry `entry_id`.
+        """Yield sessions that might show the conversation entry `entry_id`.
 
-        The order is: the session in the cache, the session that stores the entry, and all sessions.
+        First comes the session in the cache, then the session that stores the entry, then every
+        session.
         """
         home = self._homes.get(entry_id)
         session = None if home is None else await open_session(self._store, home)

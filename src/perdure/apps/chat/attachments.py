@@ -89,9 +89,10 @@ def attach_mentioned(
 
     A name with blanks is in quotation marks: ``@"my notes.md"``. Files in `known` are skipped.
 
-    A file is not attached if it is outside the folder, because the text may be pasted. A file is
-    not attached either if the tools of a session in the store at `address` cannot read it. For each
-    such file, the result has a remark that `command` attaches it.
+    A file outside the folder is not attached, because the text might be pasted. A file that the
+    tools of a session in the store at `address` cannot read is not attached. For each file outside
+    the folder, and for each file that the tools cannot read, the result has a remark that `command`
+    attaches the file.
     """
     floors = floors_of(os.environ, places_of_store(address))
     for name in sorted(known, key=len, reverse=True):  # a completed name may have spaces
@@ -190,7 +191,7 @@ def _begins_name(folder: Path, word: str) -> bool:
 
 
 def _is_file(folder: Path, name: str) -> bool:
-    """Return whether `name`, relative to `folder`, is a file; the file may be outside `folder`."""
+    """Return whether `name`, relative to `folder`, is a file; the file can be outside `folder`."""
     try:
         return (folder / Path(name).expanduser()).is_file()
     except (OSError, ValueError, RuntimeError):

@@ -67,7 +67,8 @@ class Drafts:
     def take(self, session: str, known: str = "") -> str:
         """Remove and return the unsent texts of `session` from processes that have ended.
 
-        The texts are joined, oldest first. A text that is equal to `known` is omitted.
+        The result contains the texts on separate lines, oldest first. A text that is equal to
+        `known` is omitted.
         """
         found: list[tuple[float, str]] = []
         with suppress(OSError):
@@ -130,5 +131,5 @@ async def drafts_of(store: Store, environment: Mapping[str, str]) -> Drafts | No
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
-    """Return the user's state folder for perdure; the folder may not exist."""
+    """Return the user's state folder for perdure; the folder might not exist."""
     return user_folder("XDG_STATE_HOME", ".local/state", environment)

@@ -48,7 +48,7 @@ async def use_inbox(store: Store, words: str, remark: Callable[..., None]) -> No
 async def _answer(store: Store, typed: str, answer: str, asked: list[OpenQuestion]) -> str:
     """Answer the question that `typed` names; return the text to print.
 
-    The answer to a question with choices may include a note.
+    The answer to a question with choices can include a note.
     """
     id = await resolve_question(store, typed, answer.partition(" ")[0])
     choices = next((each.question.choices for each in asked if each.id == id), ())

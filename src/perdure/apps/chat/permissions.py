@@ -77,9 +77,9 @@ class TypedPermissions(msgspec.Struct, frozen=True):
     def apply_to(self, kept: Permissions) -> Permissions:
         """Return `kept` changed by the permissions of the command line.
 
-        If a command on the command line is not allowed yet, all of them are added to the allowed
-        commands. If all of them are already allowed, the other commands are removed. The same
-        applies to hosts.
+        If a command on the command line is not allowed yet, all commands on the command line are
+        added to the allowed commands. If all commands on the command line are already allowed, only
+        these commands remain allowed. The allowed hosts change in the same way.
         """
         named = commands_and_hosts(self.commands, self.domains)
         lines, globs = set(named.allowed_commands), set(named.allowed_command_globs)
@@ -151,7 +151,7 @@ def refusal_lines(args: Mapping[str, object], permissions: Permissions) -> Itera
 def _unmarked(value: object) -> object:
     """Return `value` with the word "redacted" in place of each `MASK`.
 
-    A command that contains `MASK` would be invalid, because the brackets of `MASK` need a shell.
+    The brackets of `MASK` are shell syntax, so a command that contains `MASK` would be invalid.
     """
     if isinstance(value, list):
         return [_unmarked(each) for each in cast("list[object]", value)]

@@ -98,9 +98,9 @@ class ModelMissing(ConfigError):
 class Cast:
     """The agent of new chats, the agents to resume or invoke, model prices, and MCP servers.
 
-    `lowered` lists the ids of agents from files of the project. In a new session, these agents get
-    at most the permissions of new chats. A resumed session keeps the permissions with which it was
-    started. If `is_model_named` is false, no model was chosen for `agent`, so `agent` can only
+    `lowered` lists the ids of the agents from files of the project: in a new session, such an agent
+    gets at most the permissions of new chats. A resumed session keeps the permissions with which it
+    was started. If `is_model_named` is false, no model was chosen for `agent`, so `agent` can only
     resume sessions that have a model.
     """
 
@@ -196,8 +196,8 @@ class AnswerOptions:
         agent's permissions; its default is the permissions that `permit` set. `cwd` and the
         variables change the workspace of the session. `cwd` also changes the folder that session
         lists print. If no agent is in force, for example in an imported session, the session gets
-        the agent `agent_id`, or the agent of this command. Such a session works in `cwd` or the
-        current folder.
+        the agent `agent_id`, or the agent of this command, and works in `cwd` or the current
+        folder.
         Raises: SessionNotFound for an unknown id; ModelMissing if no model is chosen; ModelNotHere
         if the model cannot be called here; LeaseHeld if another process runs the session; TurnOpen
         if a turn is open and the call needs a grant, or another folder or variable; FlowRefusal if
@@ -245,7 +245,7 @@ class AnswerOptions:
     async def _as_typed(
         self, session: StreamId, agent: Agent, at_most: Permissions | None
     ) -> Agent:
-        """Return `agent` with the command line's permissions; if they are wider, record a grant."""
+        """Return `agent` with the command line's permissions; record a grant of wider ones."""
         allowed = self._typed.apply_to(agent.permissions)
         if at_most is not None:
             allowed = within(allowed, at_most)
@@ -259,7 +259,7 @@ class AnswerOptions:
     async def _permitted(
         self, session: StreamId | None, agent: Agent, allowed: Permissions
     ) -> Agent:
-        """Return `agent` with the permissions `allowed`; if they are wider, record a grant."""
+        """Return `agent` with the permissions `allowed`; record a grant of wider permissions."""
         if is_within(allowed, agent.permissions):
             return msgspec.structs.replace(agent, permissions=allowed)
         names = dict.fromkeys((*agent.registry.names, *(t.name for t in builtin_tools(allowed))))
@@ -375,8 +375,8 @@ class AnswerOptions:
 def _unnamed_folder(known: Authority, info: SessionInfo) -> Path | None:
     """Return the folder to which a session moves without --cwd; None if it does not move.
 
-    An imported session may have moved to another folder before. It moves back to its recorded
-    folder if this is the current folder and no turn is open.
+    An imported session that moved to another folder earlier moves back if its recorded folder is
+    the current folder and no turn is open.
     """
     here = Path.cwd()
     if known.bound is None or known.withheld is not None:

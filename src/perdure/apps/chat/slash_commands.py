@@ -438,7 +438,10 @@ def _require(rest: str, told: str) -> None:
 
 
 def _one_of(given: str, what: str, known: Sequence[Any]) -> Any:
-    """Return the item of `known` that equals `given`. Raises: WrongArgument if there is none."""
+    """Return the item of `known` that equals `given`.
+
+    Raises: WrongArgument if `known` does not contain `given`.
+    """
     if given not in known:
         raise WrongArgument(f"{given!r} is no {what}: write one of {', '.join(known)}")
     return given

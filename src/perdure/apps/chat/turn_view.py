@@ -1,7 +1,7 @@
 """Run a turn at a terminal: print the turn's events, ask its questions, handle Ctrl-C.
 
-The first Ctrl-C ends the turn and stores the partial answer. The second Ctrl-C exits at once; the
-turn stays open in the log and can be resumed.
+The first Ctrl-C ends the turn and stores the partial answer. The second Ctrl-C exits immediately;
+the turn stays open in the log and can be resumed.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def _gone(cwd: str, session: str) -> Iterator[str]:
 def _place(program: Program) -> Path:
     """Return the folder where `program` looks for sessions.
 
-    If this folder is unknown, a folder of perdure is returned.
+    If the folder of `program` is unknown, a folder of perdure is returned.
     """
     if program in _HISTORIES:
         return folder_of(_HISTORIES[program], Path.home(), os.environ)
@@ -189,7 +189,7 @@ def _write(file: Path, made: Continuation) -> bool:
     """Write `made` to `file` if the file does not exist.
 
     Returns False if the file existed. An existing file is not replaced, because the other program
-    may have added entries to it.
+    might have added entries to it.
 
     Raises: PathExists if the existing file does not begin with the conversation.
     """

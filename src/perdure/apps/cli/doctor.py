@@ -256,7 +256,7 @@ def _durability(facts: StoreInfo) -> Check:
 
 
 def _rekey_advice(store: str | None) -> str:
-    """Return the command that encrypts this store."""
+    """Return advice with the command that encrypts the store."""
     named = "" if store is None else f" --store {shlex.quote(store)}"
     if has_keyring():
         return f"`perdure store rekey --generate{named}` encrypts it, with a key in the keyring"

@@ -93,7 +93,7 @@ def _check(
 
 
 def _is_special(path: Path) -> bool:
-    """Return whether `path` is neither a file nor a folder; False if this user may not look."""
+    """Return whether `path` is neither file nor folder; False if this user cannot look at it."""
     try:
         return path.exists() and not (path.is_file() or path.is_dir())
     except PermissionError:
@@ -326,7 +326,7 @@ class _Total:
 
     A file that is not a session is a failure only if `named` contains the file itself. `unchanged`
     lists the files without anything new for which `add` returned False. If `lists_all` is True,
-    `add` returns True for these files, so the list is empty.
+    `add` returns True for every such file, so `unchanged` is empty.
     """
 
     def __init__(self, named: Sequence[Path], done: str, *, lists_all: bool) -> None:

@@ -182,7 +182,7 @@ async def answer(
 async def resolve_question(store: Store, typed: str, choice: str) -> str:
     """Return the id of the open question that `typed` names, to answer it with `choice`.
 
-    To allow a call, `typed` must include the number of the question, because the session may have
+    To allow a call, `typed` must include the number of the question, because the session might have
     asked a new question since the person read the list. To deny the only open question, no number
     is needed.
     Raises: QuestionNotFound if no open question matches; AmbiguousId if several match; UsageMistake

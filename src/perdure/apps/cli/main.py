@@ -132,8 +132,8 @@ def _run(words: list[str]) -> int:
 def require_local_time(environment: Mapping[str, str]) -> None:
     """Check the zone of $TZ in `environment`, because most commands print local times.
 
-    Raises: ConfigError if the zone differs from UTC by a day or more, which Python does not
-    support. The C library accepts such a zone.
+    Raises: ConfigError if the zone differs from UTC by a day or more, which the C library accepts,
+    but Python does not support.
     """
     if max(abs(time.timezone), abs(time.altzone)) >= _DAY_S:
         raise ConfigError(

@@ -93,8 +93,8 @@ def model_names(named: list[str] | None) -> list[str] | None:
 def namespace_of(context: typer.Context, parameter: typer.CallbackParam, value: str) -> str:
     """Return the namespace of the command.
 
-    This is the typed namespace, or the one in $PERDURE_NAMESPACE, or the one in the settings, or
-    the default `value`.
+    The order of priority is: the typed namespace, $PERDURE_NAMESPACE, the settings, the default
+    `value`.
     Raises: ConfigError when the settings cannot be read.
     """
     source = context.get_parameter_source(parameter.name or "")
@@ -205,7 +205,7 @@ def named_values(words: Iterable[str], option: str) -> dict[str, str]:
 def require_file(path: Path, wanted: str) -> None:
     """Check that `path` is a file; `wanted` names the wanted file in the error message.
 
-    Raises: PathNotFound if nothing has this path; UsageMistake if it is not a file.
+    Raises: PathNotFound if `path` does not exist; UsageMistake if `path` is not a file.
     """
     if not path.exists():
         raise PathNotFound(str(path))
@@ -217,7 +217,7 @@ def require_file(path: Path, wanted: str) -> None:
 def require_folder(path: Path, wanted: str) -> None:
     """Check that `path` is a folder; `wanted` names the wanted folder in the error message.
 
-    Raises: PathNotFound if nothing has this path; UsageMistake if it is not a folder.
+    Raises: PathNotFound if `path` does not exist; UsageMistake if `path` is not a folder.
     """
     if not path.exists():
         raise PathNotFound(str(path))

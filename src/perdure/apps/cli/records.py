@@ -87,7 +87,7 @@ class UsageFilters(msgspec.Struct, frozen=True):
     async def reader(
         self, store: Store, since: datetime | None, prices: Mapping[str, Price]
     ) -> Callable[..., Awaitable[list[UsageTotal]]]:
-        """Return a function that calls ``store.usage`` with these filters.
+        """Return a function that calls ``store.usage`` with the filters of these options.
 
         `since` is the default of ``--since``.
         Raises: the errors of `named_session` and `named_folder`.
@@ -255,12 +255,13 @@ async def _dearer_parts(
     models: Sequence[UsageTotal],
     prices: Mapping[str, Price],
 ) -> list[str]:
-    """Return a warning for each kind of tokens that lacks its own price.
+    """Return a warning for each kind of cached tokens that the user's price of a model lacks.
 
-    Tokens of this kind cost as much as input tokens. `read` returns the total costs for given
-    prices. The warnings contain the number of tokens. To count the tokens, this function raises the
-    price of the kind by one micro-cent per token, so that the total cost rises by the number of
-    tokens. Calls whose cost is recorded in the log do not change the total.
+    If a price lacks a kind of cached tokens, these tokens cost as much as input tokens. Each
+    warning contains the number of such tokens. `read` returns the total costs for given prices. To
+    count the tokens of one kind, this function raises their price by one micro-cent per token, so
+    that the total cost rises by the number of tokens. Calls whose cost is recorded in the log do
+    not change the total.
     """
     lacking: dict[str, dict[str, Price]] = {"cache_read": {}, "cache_write": {}}
     for each in models:
@@ -442,7 +443,7 @@ async def edits(
 def edit_lines(
     found: Sequence[FileEdit], ids: Mapping[str, str], width: int | None, style: Style
 ) -> Iterator[str]:
-    """Format `found` as a table of at most `width` cells; None means no limit. Pure.
+    """Format `found` as a table of at most `width` cells; a `width` of None means no limit. Pure.
 
     If the table does not fit, the column of folders is omitted, and long paths are cut in the
     middle.

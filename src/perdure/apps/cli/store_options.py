@@ -2,8 +2,8 @@
 
 A session is named by its id, a prefix of its id, or a session file. Text with a slash is a path,
 because ids contain no slash. Text with the suffix of a session file is a path, unless it is the id
-of a session. A file name means the session that was imported from the file; nothing is imported
-now.
+of a session. A file name means the session that was imported from the file; a file that was not
+imported is an error.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ async def sessions_in_default(store: str | None, opened: Store) -> str:
     """Return a sentence on the sessions of the default namespace, to print below an empty list.
 
     Returns "" if `opened` is the default namespace, or if the default namespace has no sessions.
-    `store` is the value of --store. Other namespaces are never shown, because they may belong to
+    `store` is the value of --store. Other namespaces are never shown, because they can belong to
     other tenants.
     """
     if opened.backend.namespace == NAMESPACE:

@@ -262,7 +262,7 @@ async def export(*, asked: ExportOptions, common: CommonOptions) -> None:
 
 
 def _checked_output(asked: ExportOptions, address: str) -> Path | None:
-    """Return the file to write; it may have any extension if the user named a format.
+    """Return the file to write; the file can have any extension if the user named a format.
 
     Raises: PathExists if the file exists; UsageMistake if it is a file of the store, or if its
     extension belongs to no format.
@@ -285,9 +285,9 @@ def _checked_output(asked: ExportOptions, address: str) -> Path | None:
 def _archive_folder(asked: ExportOptions) -> Path:
     """Return the archive's folder.
 
-    Raises: UsageMistake if the options do not fit an archive, or the output cannot be its folder.
-    For example, the name of a new folder can end with ``.md`` or ``.jsonl`` only if a format is
-    named.
+    Raises: UsageMistake if the options do not fit an archive, or if the output cannot be the
+    archive's folder. For example, the name of a new folder can end with ``.md`` or ``.jsonl`` only
+    if a format is named.
     """
     if not asked.is_archive:
         raise UsageMistake("name a session, or add --all for an archive of every session")
@@ -375,7 +375,7 @@ async def _record_export(
 ) -> Exported:
     """Record the path of an exported workflow in the log.
 
-    If this fails, the result has a warning, and no error is raised.
+    If the path cannot be recorded, the result has a warning, and no error is raised.
     """
     if exported.format != workflow.FORMAT:
         return exported

@@ -20,9 +20,9 @@ REMARK_S = 60.0
 async def when_available(make: Callable[[], Awaitable[T]], stopping: asyncio.Event) -> T | None:
     """Return the result of `make`; retry while the store is unavailable.
 
-    Returns None once `stopping` is set. While the store is unavailable, prints the reason at once
-    and every minute; afterwards, reports the end of the wait. Raises: the errors of `make`, except
-    a temporary StoreUnavailable.
+    Returns None once `stopping` is set. While the store is unavailable, prints each new reason
+    immediately, and an unchanged reason every minute; afterwards, reports the end of the wait.
+    Raises: the errors of `make`, except a temporary StoreUnavailable.
     """
     loop = asyncio.get_running_loop()
     wait_s, printed, printed_at = FIRST_WAIT_S, "", 0.0

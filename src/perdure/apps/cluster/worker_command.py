@@ -113,7 +113,7 @@ def _check_database(store: Store, runtimes: Mapping[str, Runtime]) -> None:
 async def _opened(
     opened: AsyncExitStack, named: str | None, namespace: str, stopping: asyncio.Event
 ) -> Store | None:
-    """Open the store when its server is up; return None if `stopping` is set before that.
+    """Open the store when its server is up; return None if `stopping` is set earlier.
 
     Closing `opened` closes the store.
     """
@@ -125,7 +125,7 @@ async def _opened(
 async def _begun(
     opened: AsyncExitStack, running: Worker, drain_s: float, stopping: asyncio.Event
 ) -> str | None:
-    """Start the worker and return its id; return None if `stopping` is set before that.
+    """Start the worker and return its id; return None if `stopping` is set earlier.
 
     Closing `opened` stops the worker.
     """

@@ -1,7 +1,7 @@
 """The process that is killed: it continues a session until the tool hangs.
 
 The demonstration starts this module with ``python -m perdure.apps.demo.child NAMESPACE SESSION
-FOLDER``. The environment contains the address of the store, because the address may contain a
+FOLDER``. The environment contains the address of the store, because the address can contain a
 password, which a process list must not show.
 """
 

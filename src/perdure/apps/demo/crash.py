@@ -44,7 +44,7 @@ _KIND_CELLS = 14
 class Play(msgspec.Struct, frozen=True):
     """The state that all steps of the demonstration share: store, session, folder and stage.
 
-    `address` is the address of `store`; it may contain a password.
+    `address` is the address of `store`; the address can contain a password.
     """
 
     stage: Stage
@@ -73,8 +73,8 @@ async def runtime_of(play: Play) -> AsyncGenerator[Runtime]:
 async def kill_in_the_middle(play: Play) -> int | None:
     """Continue the session in another process, and kill that process inside its tool call.
 
-    Returns the seq of the last entry before that process started; None if the process did not reach
-    its tool call.
+    Returns the seq of the last entry before the other process started; None if the other process
+    did not reach its tool call.
     """
     stage = play.stage
     head = (await play.store.backend.state(play.session.id)).head
@@ -103,7 +103,7 @@ async def kill_in_the_middle(play: Play) -> int | None:
 
 
 async def _inside_tool(play: Play, child: asyncio.subprocess.Process, head: int) -> bool:
-    """Print new log entries until the tool's side effect; return False if there is none."""
+    """Print new log entries until the tool's side effect; return False if it does not happen."""
     deadline = play.store.outside.clock.steady_s() + PATIENCE_S
     shown = head
     while play.store.outside.clock.steady_s() < deadline and child.returncode is None:

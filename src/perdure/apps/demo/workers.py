@@ -129,10 +129,10 @@ def postgres(folder: Path, wait: Callable[[float], None] = time.sleep) -> Genera
 def _start(server: Any, wait: Callable[[float], None]) -> None:
     """Start the PostgreSQL server `server`; try again if its package stops waiting too early.
 
-    The package raises an error if the server needs too long. The server continues to start, and a
-    later call of the package finds the running server.
+    If the PostgreSQL server needs too long, its package raises an error. After this error, the
+    server continues to start, so a later call of the package finds the running server.
 
-    Raises: TimeoutExpired or AssertionError if the server is still not ready.
+    Raises: TimeoutExpired or AssertionError if the server is not ready after the last try.
     """
     for wait_s in _WAITS_S:
         try:
@@ -145,7 +145,7 @@ def _start(server: Any, wait: Callable[[float], None]) -> None:
 class _LastError(logging.Handler):
     """Stores the last error in the log of the server's package.
 
-    The exceptions of this package do not contain the reason of an error.
+    The exceptions of the server's package do not contain the reason of an error.
     """
 
     def __init__(self) -> None:

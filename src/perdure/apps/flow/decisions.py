@@ -310,7 +310,10 @@ async def configure(
 
 
 def _check_tools(role: str, names: Sequence[str]) -> None:
-    """Raises: ConfigError for a tool that is not built in, because this command knows no others."""
+    """Check that `names` are built-in tools, the only tools that this command knows.
+
+    Raises: ConfigError.
+    """
     unknown = [name for name in names if name not in BUILTIN]
     if unknown:
         told = no_tool(role, unknown, BUILTIN)

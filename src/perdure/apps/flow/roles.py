@@ -160,7 +160,7 @@ def role_agents(acting: RoleOptions) -> list[Agent]:
 
 
 def role_agent(acting: RoleOptions, role: str) -> Agent:
-    """Return the agent of the base role `role`; the role may have been added during the flow."""
+    """Return the agent of the base role `role`, even if the role was added during the flow."""
     configuration = Configuration(Path(), os.environ)
     return Agent(
         role,

@@ -260,8 +260,8 @@ async def resumed_flow(
 ) -> AsyncGenerator[Flow]:
     """Open the flow of `state` with its stored settings, changed by the settings `typed`.
 
-    If `is_for_one_call` is True, the changed settings are not stored. Then a model in `typed`
-    applies only to this call, and only to roles that would have no model without it.
+    If `is_for_one_call` is True, the changed settings are not stored, and a model in `typed`
+    applies only to this call, and only to roles that would have no model otherwise.
     """
     settings = resumed_settings(state.settings, typed, os.environ)
     acting = await asyncio.to_thread(acting_of, settings, os.environ)

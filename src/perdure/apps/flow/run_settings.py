@@ -34,8 +34,8 @@ replace = msgspec.structs.replace
 def new_settings(typed: RunSettings, environment: Mapping[str, str]) -> RunSettings:
     """Return the settings of a new flow; `typed` are the settings of the command line.
 
-    If `typed` contains no commands, the commands in the user's settings are used. The same applies
-    to hosts.
+    If `typed` contains no commands, the commands in the user's settings are used; if `typed`
+    contains no hosts, the hosts in the user's settings are used.
 
     Raises: ConfigError.
     """
@@ -58,8 +58,8 @@ def resumed_settings(
 
     A model on the command line replaces a stored scenario, and a scenario replaces a stored model.
     If a command in `typed` is not allowed yet, all commands in `typed` are added to the allowed
-    commands. If all of them are already allowed, the other commands are removed. The same applies
-    to hosts.
+    commands. If all commands in `typed` are already allowed, only these commands remain allowed.
+    The allowed hosts change in the same way.
     Raises: ConfigError.
     """
     if kept is None:

@@ -111,7 +111,7 @@ async def _remember(address: str, namespace: str, key: StoreKey | None, backup: 
 async def _snapshot(
     address: str, key: bytes | str | StoreKey | None, file: Path, report: Report
 ) -> StoreKey | None:
-    """Copy the SQLite store to `file`; return the key of the store, which also opens the copy."""
+    """Copy the SQLite store to `file`; return the key of the store and of the copy."""
     address, path = place_of(address, "backups")
     keys = await present_keys(address, path, key)
     if keys == (None,) and configured_key(key, os.environ, address) is not None:

@@ -40,9 +40,9 @@ async def copy_sessions(
     The copy contains the entries that existed when the call began; other processes can write to
     both stores meanwhile. A repeated call continues an interrupted copy, and adds entries that are
     new in the source. Entries keep their ids, salts, digests and hashes. A fork still refers to the
-    entries of its origin, so the origin is copied, too. If the target cannot store a session with
-    the same hashes, the copy computes new hashes, and the report says so. Leases and idempotency
-    keys are not copied.
+    entries of its origin, so the copy includes the origin. If the target cannot store a session
+    with the same hashes, the copy computes new hashes, and the report says so. Leases and
+    idempotency keys are not copied.
     Shape: each of `sessions` is a complete id.
     Durable: the whole copy is stored when this call returns. If the call is interrupted, the parts
     that were committed remain.

@@ -178,7 +178,11 @@ def _generate_key(address: str, file: Path | None) -> Change:
 
 
 def _settle(address: str, change: Change) -> None:
-    """If the new key belongs in the keyring, store it; otherwise, delete the old keys there."""
+    """Update the keyring after the key of the store was changed.
+
+    A new key that belongs in the keyring is stored there; if there is no such key, the old keys are
+    deleted from the keyring.
+    """
     if change.place == "keyring" and change.key is not None:
         keep_key(address, change.key)
     else:

@@ -3,7 +3,7 @@
 The docstring of each method is the description of its tool.
 
 Every answer is text for a model: its length is limited, and everything that looks like a secret is
-masked. For the client, sessions that it may not see do not exist.
+masked. A session that the client may not see is reported as missing.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class History:
     async def shown_entry(self, entry: str) -> Entry:
         """Return an entry that the client may see.
 
-        Raises: EntryNotFound, also for an entry out of scope.
+        Raises: EntryNotFound if the entry does not exist, or is out of scope.
         """
         try:
             found = await self._store.entry(entry)
@@ -299,7 +299,7 @@ class Notebook:
 def _recalled(hit: MemoryHit, whole: str) -> str:
     """Return `hit` as text.
 
-    Secrets are masked in the text `whole`, because the passage of the hit may contain only half of
+    Secrets are masked in the text `whole`, because the passage of the hit can contain only half of
     a secret.
     """
     head = f"{minute(hit.at)}  session {hit.session_id}  entry {hit.entry_id}  "

@@ -39,8 +39,8 @@ async def serve(
 ) -> None:
     """Serve `store` on stdin and stdout until stdin ends.
 
-    SIGINT ends the process at once. With Python's own handler, the process would wait for a
-    line of stdin.
+    SIGINT ends the process immediately; with Python's own handler of SIGINT, the process would
+    first wait for a line of stdin.
     Raises: ConfigError if the extra "mcp" is not installed.
     """
     server = await server_of(store, scope, is_writable=is_writable, embedder=embedder)

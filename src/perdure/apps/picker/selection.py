@@ -251,10 +251,9 @@ def phrase_score(text: str, phrase: str) -> int | None:
 def fuzzy_score(text: str, word: str) -> int | None:
     """Return a score if `text` contains the letters of `word` in order; otherwise None.
 
-    If `text` contains the whole word, the score uses the best occurrence of the word. Otherwise,
-    the score uses the match that ends first. If a letter can have several positions in this match,
-    the last position is used. The running time is linear in the length of the text, without
-    backtracking.
+    If `text` contains the whole word, the score uses the best occurrence of the word. If `text`
+    contains only the letters of `word`, the score uses the positions that `_nearest` returns. The
+    running time is linear in the length of the text, without backtracking.
     """
     whole = phrase_score(text, word)
     if whole is not None:
@@ -276,7 +275,7 @@ def fuzzy_score(text: str, word: str) -> int | None:
 def _nearest(text: str, word: str) -> list[int] | None:
     """Return the positions of the letters of `word` in the match that ends first in `text`.
 
-    If a letter can have several positions in this match, the last position is used.
+    Each letter has the last position that it can have before the next letter.
     """
     end = -1
     for letter in word:

@@ -187,10 +187,10 @@ def app(
     loopback. `signing_in` accepts the one-time codes of the console; without `signing_in`, people
     sign in with a token. `projects` are the folders in which, and below which, flows can be
     started; by default, there is no such folder. `limits` apply to each caller. `embedder` is used
-    in recalls and at ``/mcp``. The default is the first embedder that an agent of the runtime has
-    (`MemoryConfig`). While the application runs, it resumes interrupted turns, sends messages that
-    are due, ends idle sessions, and closes expired questions. The caller of this function closes
-    the runtime and its store, after the application has ended.
+    in recalls and at ``/mcp``; by default, it is the first embedder that an agent of the runtime
+    has (`MemoryConfig`). While the application runs, it resumes interrupted turns, sends messages
+    that are due, ends idle sessions, and closes expired questions. The caller of this function
+    closes the runtime and its store, after the application has ended.
 
     Raises: WrongArgument; ConfigError if `embedder` is an unknown name.
     """
@@ -341,7 +341,7 @@ async def readyz(readiness: NamedDependency[Readiness]) -> Response[dict[str, st
     "/openapi.json", is_open=True, include_in_schema=False, media_type=OpenAPIMediaType.OPENAPI_JSON
 )
 async def openapi(request: Request[Any, Any, Any]) -> dict[str, Any]:
-    """Return the OpenAPI document of this server, which may be mounted below a path."""
+    """Return the OpenAPI document of this server, which can be mounted below a path."""
     mounted = cast("dict[str, Any]", request.scope).get("root_path")
     if not mounted:
         mounted = console.sent_path(request).rstrip("/").removesuffix("/v1/openapi.json") or "/"

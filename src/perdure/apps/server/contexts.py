@@ -182,7 +182,7 @@ def _binding_before(notes: Sequence[Entry]) -> Binding | None:
 
 
 def _options(snapshot: Mapping[str, object]) -> SentOptions:
-    """Return the options in the `snapshot` of an agent, which may come from another machine."""
+    """Return the options in the `snapshot` of an agent, which can come from another machine."""
     named = {"temperature": "temperature", "max_output_tokens": "maxOutputTokens"}
     found = {new: snapshot[name] for name, new in named.items() if name in snapshot}
     try:
@@ -286,7 +286,7 @@ def _of_length(window: ContextWindow, history: History, model: str, kept: int) -
     """Return the context of `window` with its newest exchanges, at most `kept` messages in total.
 
     `build_context` does not count summaries and pinned messages, so its result can be longer than
-    `kept`. In this case, lower limits are tried until the messages fit.
+    `kept`. If the result is too long, lower limits are tried until the messages fit.
     """
     for most in range(kept, -1, -1):
         context = build_context(window, history=history, model=model, max_messages=most)

@@ -128,7 +128,7 @@ class Conversations:
         return chat
 
     async def steer(self, session: str, text: str) -> Entry:
-        """Add a message to the running turn, which may run in another process.
+        """Add a message to the running turn, which can run in another process.
 
         If the open turn was interrupted, it continues. Raises: InvalidTransition if no turn is
         open.

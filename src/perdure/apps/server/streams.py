@@ -105,7 +105,10 @@ async def _beating(watch: Watch, is_valid: Callable[[], bool]) -> AsyncGenerator
 async def with_pauses(
     items: AsyncIterator[T], pause_s: Callable[[], float | None]
 ) -> AsyncGenerator[T | None]:
-    """Yield `items`; yield None after each `pause_s()` seconds without an item (None: never)."""
+    """Yield `items`; yield None after each `pause_s()` seconds without an item.
+
+    While `pause_s()` is None, only items are yielded.
+    """
     following: asyncio.Future[T] | None = None
     try:
         while True:

@@ -113,7 +113,7 @@ class Messages(Value, frozen=True, kw_only=True):
 
     `has_more` is true if there are earlier messages.
 
-    `compactions` lists the compactions that follow one of `items`, also undone ones.
+    `compactions` lists the compactions that follow one of `items`, including undone compactions.
     """
 
     items: list[MessageView]

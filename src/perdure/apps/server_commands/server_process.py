@@ -25,7 +25,7 @@ class DrainingServer(Server):
     The server stops `drain_s` seconds after the drain began.
 
     During the drain, the server still answers requests, so that a load balancer can switch to other
-    servers. SIGINT or a second SIGTERM stops the server at once.
+    servers. SIGINT or a second SIGTERM stops the server immediately.
     """
 
     def __init__(self, config: Config, application: Draining, drain_s: float) -> None:

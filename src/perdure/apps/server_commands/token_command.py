@@ -177,7 +177,7 @@ async def revoke(
 
 
 def _named(text: str) -> str:
-    """Return the token id in `text`, which may be a whole token.
+    """Return the token id in `text`, which can be a whole token.
 
     Raises: UsageMistake for a signing key or a signed token, because these cannot be revoked on
     their own.
@@ -196,7 +196,7 @@ def _named(text: str) -> str:
 def _shown(id: str) -> str:
     """Return `id`.
 
-    If the text is too long for an id, return only its beginning, because it may be a secret.
+    If the text is too long for an id, return only its beginning, because it might be a secret.
     """
     return id if len(id) <= _LONGEST_ID else f"{id[:4]}…"
 

@@ -61,7 +61,7 @@ AGENTS = "agents"
 
 
 def person_file(environment: Mapping[str, str]) -> Path:
-    """Return the path of the user's settings file; the file may not exist.
+    """Return the path of the user's settings file; the file might not exist.
 
     Without a home folder, the path is below the null device, where no file can exist.
     """
@@ -95,7 +95,7 @@ def agent_folders(start: Path, environment: Mapping[str, str]) -> dict[str, Path
 
 
 def _folders_around(start: Path) -> Iterator[Path]:
-    """Return the folders around `start` that may contain a project's files, the nearest first."""
+    """Return the folders around `start` that can contain a project's files, the nearest first."""
     folder = start.absolute()
     home = os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
     return (each / FOLDER for each in (folder, *folder.parents) if str(each) != home)

@@ -68,7 +68,7 @@ def past_call_lines(arguments: Mapping[str, object]) -> Iterator[str]:
     """Return all `arguments` of a past call as lines; an edit of a text is shown as a diff.
 
     If the call is no edit and no argument has several lines, the result is empty, because one line
-    of JSON shows such a call well enough.
+    of JSON is enough to show the call.
     """
     changes = _changes(arguments)
     if not any(diff for _, diff in changes) and not any(
@@ -104,7 +104,7 @@ def _changes(arguments: Mapping[str, object]) -> list[tuple[Mapping[str, object]
 
 
 def _change(arguments: Mapping[str, object]) -> tuple[Mapping[str, object], str]:
-    """Return the arguments that are not in the diff of an edit, and the diff, which may be ""."""
+    """Return the arguments that are not in the diff of an edit, and the diff, which can be ""."""
     for names in _BEFORE_AND_AFTER:
         old, new = map(arguments.get, names)
         if not isinstance(old, str) or not isinstance(new, str):

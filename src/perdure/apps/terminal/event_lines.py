@@ -34,7 +34,7 @@ class Teller(Protocol):
 
 
 class JsonTeller:
-    """Prints each event at once as a line of JSON, in the wire format."""
+    """Prints each event immediately, as a line of JSON in the wire format."""
 
     def tell(self, event: AnyEvent) -> None:
         """Write the event."""

@@ -47,7 +47,7 @@ def heat_map(found: Sequence[ActivityTotal], width: int, style: Style) -> Iterat
 def _shade(count: int, known: Sequence[int], shades: str) -> str:
     """Return the shade for `count`; the shade for 0 is the first of `shades`.
 
-    For any other count, the rank of `count` among `known` determines the shade.
+    If `count` is not 0, its rank among `known` determines the shade.
     """
     levels = len(shades) - 1
     return shades[1 + levels * bisect_left(known, count) // len(known)] if count else shades[0]

@@ -58,8 +58,8 @@ def typed_ahead(descriptor: int) -> str:
     """Return the text that was typed before the program reads keys, with its line ends.
 
     Waits until no more text arrives for `PASTE_S`, so that a paste is returned as a whole. Waits at
-    most one second, because a key that is held down sends text all the time. Returns "" at once if
-    nothing was typed, if `descriptor` is no terminal, or if the process is a background job.
+    most one second, because a key that is held down sends text all the time. Returns "" immediately
+    if nothing was typed, if `descriptor` is no terminal, or if the process is a background job.
     """
     if not os.isatty(descriptor) or _is_in_background(descriptor):
         return ""
@@ -116,7 +116,7 @@ class TypedLines:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether a line is available, so that `next` would return at once."""
+        """Whether a line is available, so that `next` would return immediately."""
         return not self._lines.empty()
 
     def put_back(self, lines: Iterable[str]) -> None:

@@ -51,7 +51,7 @@ class Fold(msgspec.Struct, frozen=True):
     """A run of folded rows: their entries, and the number of rows of each role or kind.
 
     If `is_branch` is True, the folded rows are the rest of the branch that begins with the row
-    above. Otherwise, they are the run between the rows above and below.
+    above; otherwise, the folded rows are the run between the row above and the row below.
     """
 
     depth: int
@@ -78,8 +78,9 @@ def lines_of(
     """Return the lines of the tree: at most `limit` if possible, with as much detail as fits.
 
     To save lines, steps inside turns are folded first, then whole turns, then side branches. Branch
-    points, labels, compactions, ends of branches and the leaf stay visible, so there may be more
-    than `limit` lines. Branches nested deeper than `depth` are always folded. None means no limit.
+    points, labels, compactions, ends of branches and the leaf stay visible, so there can be more
+    than `limit` lines. Branches nested deeper than `depth` are always folded. A `limit` or `depth`
+    of None has no effect.
     """
     rows = list(rows_of(roots, leaf))
     lines = _cut_at(rows, depth)
@@ -100,8 +101,8 @@ def lines_of(
 def _selections(lines: Sequence[Line], limit: int) -> Iterator[frozenset[EntryId]]:
     """Yield smaller and smaller sets of rows that stay visible inside runs.
 
-    The first set contains the ends of all turns. A second set may contain some user messages. The
-    last set is empty.
+    The first set contains the ends of all turns. If `limit` allows it, the second set contains some
+    of the user messages. The last set is empty.
     """
     inside = [line for line in lines if isinstance(line, Row) and not line.is_kept]
     yield frozenset(_turn_ends(inside))
@@ -128,8 +129,8 @@ def _turn_ends(rows: Sequence[Row]) -> Iterator[EntryId]:
 def rows_of(roots: Sequence[TreeNode], leaf: EntryId | None) -> Iterator[Row]:
     """Return every entry once.
 
-    Among entries with the same parent, the entry on the current branch comes last. If none of them
-    is on the current branch, the newest entry comes last.
+    Among entries with the same parent, the entry on the current branch comes last; if none of these
+    entries is on the current branch, the newest entry comes last.
     """
     to_leaf = _path_to(roots, leaf)
     stack: list[tuple[TreeNode, int, bool]] = _siblings(roots, to_leaf, 0, is_root=True)

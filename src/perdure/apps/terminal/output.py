@@ -76,7 +76,7 @@ def width() -> int:
 def width_for_paths() -> int | None:
     """Return the width of a line in a list of files; None if stdout is no terminal.
 
-    Without a terminal, paths are never cut, because a program may read them.
+    Without a terminal, paths are never cut, because a program might read them.
     """
     return width() if sys.stdout.isatty() else None
 

@@ -51,7 +51,7 @@ from perdure.session.notes import Answer, Label, Question
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """An entry on one line: `who` is its role or kind, `what` is the beginning of its content."""
+    """An entry on one line: `who` is the role or kind, `what` is the beginning of the content."""
 
     who: str
     what: str

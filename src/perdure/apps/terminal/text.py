@@ -45,7 +45,7 @@ def one_line(text: str, width: int) -> str:
 def shorten_echoes(message: str, words: Iterable[str]) -> str:
     """Shorten those of the typed `words` that `message` repeats in full.
 
-    Otherwise, a long quoted text would hide the rest of the message.
+    Without this call, a long quoted text would hide the rest of the message.
     """
     for word in words:
         for part in (word, word.partition("=")[2], word.removeprefix("./")):
@@ -78,7 +78,7 @@ def clip(text: str, width: int) -> str:
 def clip_path(path: str, width: int) -> str:
     """Cut `path` to at most `width` cells, in the middle, so that the name of the file remains.
 
-    If the name itself does not fit, its end remains.
+    If the name of the file does not fit, the end of the name remains.
     """
     if width <= 0:
         return ""

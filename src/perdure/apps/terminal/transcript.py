@@ -35,8 +35,8 @@ def transcript_lines(
 ) -> Iterator[str]:
     """Return `entries` of the tree of `session` in full, separated by blank lines.
 
-    Entries in `before` are not shown. They are read only for the names of tools whose results are
-    in `entries`.
+    Entries in `before` are not shown, but read for the names of tools whose results are in
+    `entries`.
     """
     bodies = map(_read, chain(before, entries))
     names = tool_names(body for body in bodies if isinstance(body, Message))

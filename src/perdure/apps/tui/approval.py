@@ -1,7 +1,7 @@
 """A question of a turn: everything that will happen, and the possible answers.
 
 A key press answers the question, but a paste does not. Paste events are ignored. If a terminal
-without bracketed paste sends several keys at once, these keys cancel the answer. A key that was
+without bracketed paste sends several keys together, these keys cancel the answer. A key that was
 pressed before the question was visible is ignored, too.
 """
 

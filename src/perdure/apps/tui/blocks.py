@@ -82,7 +82,7 @@ class AnswerBlock(Markdown):
             self._written = len(self._item.text)
 
     def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
-        """Do nothing, because a link from a model may lead anywhere."""
+        """Do nothing, because a link from a model can lead anywhere."""
         event.prevent_default()
         event.stop()
 
@@ -164,7 +164,7 @@ class ThoughtBlock(FoldBlock[Thought]):
     """Reasoning of the model."""
 
     def title(self) -> Content:
-        """Return how long the reasoning is."""
+        """Return a title with the number of words in the reasoning."""
         words = len(self.item.text.split())
         return plain(f"reasoning, {words} words{' …' if self.item.is_open else ''}")
 

@@ -28,7 +28,7 @@ class Offers(msgspec.Struct, frozen=True):
 def offers_for(
     line: str, column: int, *, is_first: bool, commands: Mapping[str, str], files: Sequence[str]
 ) -> Offers | None:
-    """Return the offers for the cursor at `column` of `line`; None if nothing can be completed.
+    """Return the completions at `column` of `line`; None if nothing can be completed.
 
     `commands` maps command names to descriptions; `files` lists the files in the folder.
     """

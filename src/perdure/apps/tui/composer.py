@@ -45,9 +45,9 @@ class Composer(TextArea):
         """The user pasted a text that is too long to edit."""
 
     def __init__(self, move: Callable[[str], bool]) -> None:
-        """`move` performs ``up``, ``down`` or ``accept`` in the list of offers.
+        """`move` performs ``up``, ``down`` or ``accept`` in the list of completions.
 
-        `move` returns False if no list is open.
+        `move` returns False if no list of completions is open.
         """
         super().__init__(id="composer", compact=True, highlight_cursor_line=False)
         self.indent_width = TAB_CELLS
@@ -94,7 +94,7 @@ class Composer(TextArea):
             action()
 
     def action_submit(self) -> None:
-        """Accept an offer, begin a new line after a backslash, or send the text."""
+        """Accept a completion, begin a new line after a backslash, or send the text."""
         row, column = self.cursor_location
         if self._move("accept"):
             return
@@ -115,7 +115,7 @@ class Composer(TextArea):
         self.insert("\n")
 
     def action_complete(self) -> None:
-        """Accept an offer, or move to the newest tool call."""
+        """Accept a completion, or move to the newest tool call."""
         if not self._move("accept") and self.screen.focus_previous("FoldBlock") is None:
             self.focus()
 

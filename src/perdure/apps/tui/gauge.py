@@ -24,8 +24,8 @@ class Numbers(msgspec.Struct, frozen=True):
     """The numbers that the gauge shows. None means unknown. Units: tokens and micro-cents.
 
     `uncounted` is the part of the cost that `cost_microcents` and `unpriced` do not include: the
-    cost of imported messages, and of calls whose price became known later. `uncounted` is None
-    until it has been computed.
+    cost of imported messages, and of calls whose price became known later; None before this part
+    has been computed.
     """
 
     model: str = ""
@@ -42,7 +42,7 @@ class Numbers(msgspec.Struct, frozen=True):
 
 
 def numbers_after(known: Numbers, event: AnyEvent) -> Numbers:
-    """Return `known` updated by `event`: the tokens, the cost and the turn's state may change."""
+    """Return `known` updated by `event`: the tokens, the cost and the turn's state can change."""
     if not isinstance(event, Event):
         return known
     if known.state and (state := _state_after(event)):
@@ -160,7 +160,7 @@ class KeyFooter(Footer):
         super().__init__(compact=True, show_command_palette=False)
 
     async def recompose(self) -> None:
-        """Replace the keys if the screen has others now."""
+        """Replace the keys if the screen has other keys now."""
         shown = [
             (key.key, key.action, key.description, key.has_class("-disabled"))
             for key in self.query_children(FooterKey)
@@ -170,7 +170,7 @@ class KeyFooter(Footer):
 
 
 def _keys_of(screen: Screen[object]) -> list[tuple[str, str, str, bool]]:
-    """Return the keys that a footer of `screen` shows: the first one of each action."""
+    """Return the keys that a footer of `screen` shows: the first key of each action."""
     keys: dict[str, tuple[str, str, str, bool]] = {}
     for _, binding, is_enabled, _ in screen.active_bindings.values():
         if binding.show:

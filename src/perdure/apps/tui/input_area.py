@@ -1,4 +1,4 @@
-"""The text field with completion offers, the attached files and the waiting messages."""
+"""The text field with its completions, the attached files and the waiting messages."""
 
 from __future__ import annotations
 
@@ -92,14 +92,14 @@ class InputArea(Vertical):
         self._commands = _commands()
 
     def compose(self) -> ComposeResult:
-        """Lay out the offers above the text field."""
+        """Lay out the completions, the attached files, the waiting messages and the text field."""
         yield self._offered
         yield self._attached
         yield self.waiting
         yield self.composer
 
     def on_mount(self) -> None:
-        """Start without offers and attached files."""
+        """Hide the lists of completions and attached files, which are empty at the start."""
         self._offered.can_focus = False
         self._offered.display = False
         self._attached.display = False

@@ -207,7 +207,7 @@ class ChatProgram(App[int]):
     # ------------------------------------------------------------ what is typed
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """Store unsent text after a delay; delete it at once when it is sent or deleted."""
+        """Store unsent text after a delay; delete it immediately when the field is empty."""
         if event.text_area is not self.input.composer:
             return
         if not self.input.composer.text:

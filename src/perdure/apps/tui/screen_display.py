@@ -43,11 +43,11 @@ class ScreenTeller:
         self.queue: asyncio.Queue[AnyEvent | str] = asyncio.Queue()
 
     def tell(self, event: AnyEvent) -> None:
-        """Pass the event to the program, which shows it soon."""
+        """Queue the event; the full-screen program shows queued events soon."""
         self.queue.put_nowait(event)
 
     def remark(self, text: str) -> None:
-        """Pass the text to the program, which shows it soon."""
+        """Queue the text; the full-screen program shows queued remarks soon."""
         self.queue.put_nowait(text)
 
 
@@ -113,7 +113,7 @@ class ScreenDisplay:
             await self.conversation.obey(chosen)
 
     async def _edit(self, chat: Chat, entry: str) -> None:
-        """Continue before the message `entry`, and put its text into the text field."""
+        """Continue the session before the message `entry`, and put its text into the text field."""
         found = await chat.session.entry(entry)
         await self.conversation.obey(f"/branch {found.parent_id or 'root'}")
         parts = found.message.parts if found.message is not None else ()
@@ -161,7 +161,8 @@ class ScreenDisplay:
     def _offer_draft(self) -> None:
         """Show text that was unsent when an earlier chat of this session was killed.
 
-        Text that was typed while the session was opened is added after the unsent text.
+        If the user typed text while the session was being opened, this text follows the unsent
+        text.
         """
         composer = self.input.composer
         if self._drafts is None:

@@ -71,7 +71,7 @@ class Transcript(VerticalScroll, can_focus=True):
     def _fill_terminal(self, is_longer: bool) -> None:  # noqa: FBT001 - Textual passes it so
         """In inline mode, use all rows below the prompt once the text is longer than the view.
 
-        Textual reserves these rows in case the text becomes longer.
+        Textual reserves the rows below the prompt in case the text becomes longer.
         """
         if is_longer and self.app.is_inline:  # pyright: ignore[reportUnknownMemberType] - any app
             self.screen.add_class("full")

@@ -101,8 +101,8 @@ class TreeLines(OptionList):
     def go_to_match(self, step: int) -> tuple[int, int] | None:
         """Select the next match; if `step` is negative, the previous match.
 
-        Returns the number of the match, from 1 on, and the number of all matches; None if there is
-        no match.
+        Returns the number of the selected match, counted from 1, and the number of all matches;
+        None if there is no match.
         """
         if not self._found:
             return None

@@ -121,7 +121,7 @@ def _make_folder(folder: Path, *, is_forced: bool) -> set[str]:
 
 
 def _row(info: SessionInfo, name: str, shown: Transcript, selection: ExportSelection) -> ArchiveRow:
-    """Return a row of the index; its title and text come from the page, which may be redacted."""
+    """Return a row of the index; its title and text come from the page, which can be redacted."""
     title = shown.facts.title or "Untitled session"
     facts = [local_time(info.updated_at), info.source or "perdure"]
     if info.cwd and "paths" not in selection.redact:

@@ -116,8 +116,8 @@ async def preview_of(
 def _gone(earlier: Sequence[Certificate]) -> Counter[str]:
     """Return, for each session, the number of entries that a new erasure does not erase.
 
-    These are the entries that `earlier` erasures erased, and the entries that record these
-    erasures. If a whole session was erased, only later erasures count.
+    A new erasure skips the entries that `earlier` erasures erased, and the entries that record the
+    `earlier` erasures. For a session that was erased as a whole, only later erasures count.
     """
     gone = Counter[str]()
     for line in (line for each in earlier for line in each.sessions):

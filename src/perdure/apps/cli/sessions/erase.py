@@ -264,7 +264,7 @@ async def _require_own(session: Session, entries: Sequence[str]) -> None:
 async def _erase_entries(
     store: Store, session: Session, asked: EraseOptions, forks: ForkPolicy, common: CommonOptions
 ) -> int:
-    """Erase single entries. Their ids must be whole, because an erasure cannot be undone."""
+    """Erase single entries, each named by its number or its whole id."""
     ids = (f"{session.id}/{each}" if each.isdecimal() else each for each in asked.only)
     found = [await session.entry(each) for each in ids]
     lines = [_entry_line(entry, session.id) for entry in found]
@@ -318,7 +318,7 @@ def _show_preview(common: CommonOptions, ids: Sequence[str], lines: Sequence[str
 
 
 async def _whole(store: Store, asked: EraseOptions) -> str:
-    """Return the id of the session. The user must type the whole id, except for a preview.
+    """Return the id of the session to erase. The user must type the whole id, except for a preview.
 
     Raises: WholeIdNeeded if the typed id is not whole; the errors of `named_session`.
     """
@@ -338,7 +338,7 @@ async def _whole(store: Store, asked: EraseOptions) -> str:
 def _place_for(file: Path | None) -> Path | None:
     """Create the file for the certificate; return the file if this call created it.
 
-    An existing empty file is accepted, because a killed command leaves such a file.
+    An existing empty file is accepted, because a killed command leaves an empty file.
     Raises: PathExists if the file exists and is not empty.
     Raises: UsageMistake if `file` is a folder or cannot be created.
     """

@@ -1,6 +1,6 @@
 """Finds other entries of a session that contain a text of the entries to erase.
 
-For example, an answer of the model may quote a password from a message. If only the message were
+For example, an answer of the model can quote a password from a message. If only the message were
 erased, the password would remain in the answer.
 """
 

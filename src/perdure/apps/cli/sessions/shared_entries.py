@@ -104,7 +104,7 @@ def _seq(entry: EntryId) -> int:
 
 
 def fork_names(forks: Sequence[StreamId]) -> str:
-    """Return the first ids of `forks` as text, and the number of the others."""
+    """Return the first ids of `forks` as text, and the number of the other forks."""
     more = f" and {len(forks) - _NAMED:,} more" if len(forks) > _NAMED else ""
     return ", ".join(forks[:_NAMED]) + more
 

@@ -209,7 +209,7 @@ def _fitting(candidates: Iterable[Candidate], typed: str) -> tuple[Candidate, ..
 
 
 def split(line: str) -> tuple[list[str], str]:
-    """Split a command line into its words and the word being typed, which may be "".
+    """Split a command line into its words and the word being typed, which can be "".
 
     After an unclosed quote, the rest of the line belongs to one word.
     """

@@ -1,6 +1,6 @@
 """Finds the agents of a workflow document in the document or in agent files, or creates them.
 
-The command line limits the permissions of an agent from the document. Nodes may refer to an
+The command line limits the permissions of an agent from the document. Nodes can refer to an
 undefined agent, for example in the export of an imported session. If the command line names a
 model, each undefined agent is created with the built-in tools that its nodes name.
 """
@@ -36,7 +36,7 @@ given; your answer, as you write it, is what the next step gets."""
 class Cast(msgspec.Struct, frozen=True):
     """The agents of a document, and the workflow that these agents can run.
 
-    `remarks` list the differences between this workflow and the file.
+    `remarks` describe how the workflow in `located` differs from the file of the document.
     """
 
     agents: tuple[Agent, ...]
@@ -128,8 +128,8 @@ def _without_unknown(
 def recast(document: DocumentBound, acting: RoleOptions, *, is_foreign: bool) -> tuple[Agent, ...]:
     """Return the agents of an existing flow, from agent files or from the stored snapshots.
 
-    `is_foreign` means that the flow was imported or is in an untrusted store. The agents of such a
-    flow get at most the permissions of the command line and the settings.
+    `is_foreign` means that the flow was imported or is in an untrusted store. The agents of a
+    foreign flow get at most the permissions of the command line and the settings.
 
     Raises: ConfigError if this version cannot read the agents, or if another model is requested,
     because the models were set when the flow began.

@@ -1,6 +1,6 @@
 """``--watch``: redraw the graph of a flow at each change, or print a line per change.
 
-Everything shown is read from the log, so any process may run the flow.
+Everything shown is read from the log, so any process can run the flow.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ async def _states(
 
 
 async def changes_of(store: Store) -> AsyncGenerator[None]:
-    """Yield at once, then after each change of the store, and also periodically."""
+    """Yield immediately, after each change of the store, and after `PAUSE_S` without a change."""
     changes = store.backend.changes()
     changed: asyncio.Future[None] = asyncio.ensure_future(anext(changes))
     try:

@@ -1,8 +1,8 @@
 """Checks the ``Host`` of every request, and adds headers to every answer.
 
 In a DNS rebinding attack, the name server of another site makes the site's host name point to this
-server. With DNS rebinding, a page of the other site sends requests to this server with that
-site's ``Host``.
+server, so that a page of the other site can send requests to this server. The ``Host`` of a request
+from this page names the other site.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class _Patience:
         self._is_whole = False
 
     async def receive(self) -> Any:
-        """Return the next message. Raises: Problem 408 if none arrives within `BODY_S`."""
+        """Return the next message. Raises: Problem 408 if no message arrives within `BODY_S`."""
         if self._is_whole:
             return await self._receive()
         try:

@@ -66,7 +66,8 @@ class _AtHead(StoredSession):
     async def commit(self, commit: Commit) -> CommitResult:
         """Store `commit`.
 
-        Raises: HeadChanged, after which the library does not retry the commit.
+        Raises: HeadChanged if the session has another head; the library does not retry the commit
+        after this error.
         """
         forked = [each.create.fork for each in commit.writes if each.create and each.create.fork]
         if self._head is not None and forked and forked[0].head != self._head:

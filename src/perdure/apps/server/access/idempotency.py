@@ -56,8 +56,8 @@ class KeyedRequest:
     """One request with an idempotency key, from its arrival to its answer.
 
     If an earlier request with this key got no answer because the server process was killed,
-    `unknown_since` is the seq of the first note of that request. After this note, the earlier
-    request may have taken effect.
+    `unknown_since` is the seq of the first note of that request. If the earlier request took
+    effect, its entries come after its first note.
     """
 
     def __init__(self, method: str, path: str, key: str, token: str, presented: str) -> None:

@@ -2,8 +2,8 @@
 
 After a sign-in with a one-time code, the cookie contains a new token, which signing out revokes.
 After a sign-in with a token, the cookie contains this token. A page of another site cannot use the
-cookie, because browsers send the cookie only with requests of this site. Also, changes need a
-header that only a script of this site can set.
+cookie, because browsers send the cookie only with requests of this site. A request for a change
+must also have a header that only a script of this site can set.
 """
 
 from __future__ import annotations

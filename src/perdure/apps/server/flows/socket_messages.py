@@ -205,7 +205,7 @@ class RequestSent(FromServer, frozen=True, tag="request_sent", kw_only=True):
 class ReceivingResponse(FromServer, frozen=True, tag="receiving_response", kw_only=True):
     """The model has begun an answer.
 
-    `text` is the answer so far; it is not empty if the client connected after the beginning.
+    `text` is the answer so far; it is not empty if the client connected after the answer began.
     """
 
     role: str

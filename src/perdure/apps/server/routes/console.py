@@ -98,7 +98,7 @@ async def show_widget(request: Request[Any, Any, Any]) -> Response[bytes]:
 
 @get("/console/{path:path}", is_open=True, include_in_schema=False)
 async def show_file(request: Request[Any, Any, Any], path: FromPath[str]) -> Response[bytes]:
-    """Return a file of the console; the path may contain the version before the file name."""
+    """Return a file of the console; the path can contain the version before the file name."""
     version, slash, rest = path.lstrip("/").partition("/")
     if not (slash and _VERSION.fullmatch(version)):
         return _file(request, path.removeprefix("/"), _FRESH)

@@ -51,8 +51,8 @@ async def watch_session(
 ) -> Stream:
     """Stream the events of a session after a seq: first the stored events, then new events.
 
-    If a client can continue after an event, the id of this event is its seq. Other events have no
-    id. `caught-up` follows the last stored event. A client that connects again sends
+    If a client can continue after an event, the id of this event is its seq; otherwise, the event
+    has no id. `caught-up` follows the last stored event. A client that connects again sends
     ``Last-Event-ID``, which replaces `after`.
     """
     content = await _of_session(caller, session_id, _cursor(request, after))
@@ -100,7 +100,7 @@ async def follow_all(
 async def _of_session(caller: Caller, id: str, start: int) -> AsyncGenerator[Piece | None]:
     """Return the stream of a session's events after the seq `start`.
 
-    Raises: SessionNotFound if the caller sees no such session.
+    Raises: SessionNotFound if the session does not exist, or if the caller may not see it.
     Raises: Problem 422 if `start` is after the newest entry.
     """
     session = await caller.session(id)

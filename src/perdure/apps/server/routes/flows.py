@@ -1,4 +1,4 @@
-"""Flows: routes to list, start and show them, their feeds, and people's decisions.
+"""Routes that list, start, show and delete flows, show feeds, and record people's decisions.
 
 Questions of flows are answered with the routes of the inbox.
 """
@@ -158,7 +158,7 @@ async def reply_to_node(
 async def stop_turn(
     caller: TheCaller, runs: TheRuns, flow_id: FlowId, data: JSONBody[FlowTarget]
 ) -> FlowView:
-    """Stop the turn of a node or role; it then waits for a reply."""
+    """Stop the turn of a node or role; the node or role then waits for a reply."""
     flow = await _flow(caller, runs, flow_id, "write")
     await flow.stop(data.target, by=caller.name)
     return await shown(flow, runs)

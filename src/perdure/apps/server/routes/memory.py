@@ -50,8 +50,8 @@ async def recall(
     """Search the memory for a question, the best hits first.
 
     Each hit includes the reasons why it was found. Finds messages of earlier sessions, summaries
-    and facts. With `subject`, it finds only texts about exactly this person. Without `subject`, it
-    finds only texts about no person.
+    and facts. With `subject`, the search finds only texts about exactly this person. Without
+    `subject`, the search finds only texts about no person.
     """
     found, problem = await recall_anyway(
         memory,
@@ -193,7 +193,8 @@ def _within(
 async def _own(caller: Caller, id: str) -> Fact:
     """Return the fact `id` after checking that the caller may change it.
 
-    Raises: FactNotFound if the caller sees no such fact; Problem 403 if the caller may not write.
+    Raises: FactNotFound if the fact does not exist, or if the caller may not see it; Problem 403 if
+    the caller may not write.
     """
     caller.require("write")
     fact = await caller.store.memory.fact(id)
