@@ -6,4 +6,4 @@ from tests.fakes.forked import preload
 from tests.fakes.forked_commands import SERVERS
 
 preload(*SERVERS, "perdure.apps.server.mcp_application", "mcp.server.mcpserver.resources")
-preload("httpx2", "tests.fakes.mcp_server")
+preload("httpx2", "mcp.server", "uvicorn")  # not a server, which would change how all forks log
