@@ -77,7 +77,7 @@ class InputLimits(ShortRepr, frozen=True, forbid_unknown_fields=True, omit_defau
     )
     model_silence_s: Annotated[
         Annotated[float, Meta(gt=0, le=86_400)],
-        Meta(description="How long a model's provider may send no data during an answer."),
+        Meta(description="How long a model's provider can be silent during an answer."),
     ] = 600.0
 
     def __post_init__(self) -> None:
