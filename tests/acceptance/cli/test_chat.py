@@ -101,7 +101,7 @@ def test_chat_continues_the_same_session(world: World) -> None:
 
 def test_option_continue_without_a_session_starts_a_new_session(world: World) -> None:
     ended = world.ok("chat", "--continue", "-p", "hello")
-    assert "this is a new one" in ended.err
+    assert "this folder has no session yet: a new session begins" in ended.err
     only_session(world)
 
 

@@ -299,7 +299,7 @@ def test_flow_commands_accept_the_run_of_a_workflow_document(trip: World) -> Non
     assert parse(exported.read_text()) == parse(DOCUMENT)
     again = flow(trip, "run", str(exported), "--input", "topic=tides", "--id", "g", "--json").json
     assert again["outputs"] == state["outputs"]
-    assert "start it again" in trip.run("import", "out", "--format", "a-society").err
+    assert "start the document again" in trip.run("import", "out", "--format", "a-society").err
     record = str(trip.folder / ".perdure" / "records" / "f")
     deleted = {"flow": "f", "sessions": 3, "record_left": record}
     assert flow(trip, "delete", "f", "--yes", "--json").json == deleted

@@ -348,7 +348,7 @@ async def _session_of(store: Store, wanted: Wanted, hidden: Sequence[StreamId]) 
         return None
     newest = await store.recent(limit=1, cwd=wanted.cwd or Path())
     if not newest:
-        remark("no session of this folder yet: this is a new one")
+        remark("this folder has no session yet: a new session begins")
     return newest[0].id if newest else None
 
 

@@ -170,12 +170,20 @@ def _journal(file: Path) -> Check:
 def _leftovers(file: Path) -> Iterator[Check]:
     """Find the files that interrupted commands left, and the stores that a repair replaced."""
     for name, left, advice in (
-        ("rekey", unfinished_copy(file), "run it again, or delete the copy"),
-        ("restore", unfinished_restore(file), "run it again, or delete what it left"),
-        ("repair", unfinished_repair(file), "run it again: it clears what it left"),
+        ("rekey", unfinished_copy(file), "run `perdure store rekey` again, or delete the copy"),
+        (
+            "restore",
+            unfinished_restore(file),
+            "run `perdure store restore` again, or delete what it left",
+        ),
+        (
+            "repair",
+            unfinished_repair(file),
+            "run `perdure store repair` again: it removes what it left",
+        ),
     ):
         if left.exists():
-            detail = f"a {name} that was cut off left {left}"
+            detail = f"an interrupted {name} left {left}"
             yield Check(name, "warn", detail, advice)
     for left in sorted(file.parent.glob(f"{file.name}-damaged*")):
         detail = f"a repair has set a damaged store aside: {left}"

@@ -136,18 +136,18 @@ async def _titles(store: Store, done: RetentionReport) -> dict[StreamId, str]:
 def _removed_lines(
     done: RetentionReport, titles: Mapping[StreamId, str], *, is_dry_run: bool
 ) -> Iterator[str]:
-    verb = "would go" if is_dry_run else "went"
+    verb = "would be removed" if is_dry_run else "removed"
     for each in done.plan.expiring:
         title = titles.get(each.stream, "")
         yield f"{each.stream}  {verb}: {each.why}, {size(each.bytes)}{title}"
     for held in done.plan.held:
         title = titles.get(held.stream, "")
-        yield f"{held.stream}  stays: held by {held.hold} (else it {verb}: {held.why}){title}"
+        yield f"{held.stream}  stays: held by {held.hold} (otherwise {verb}: {held.why}){title}"
     if is_dry_run:
-        yield f"{count_of(len(done.plan.expiring), 'session')} would go; nothing was changed"
+        yield f"{count_of(len(done.plan.expiring), 'session')} {verb}; nothing was changed"
         return
     yield f"removed {count_of(done.sessions, 'session')}, {size(done.bytes)} of content"
-    yield f"gave {size(done.freed_bytes)} back"
+    yield f"freed {size(done.freed_bytes)}"
 
 
 @quota_commands.command("show")

@@ -186,7 +186,7 @@ class ExportOptions(msgspec.Struct, frozen=True):
         Raises: UsageMistake if `as_json` is True and no output file is named.
         """
         if as_json and self.place is None:
-            raise UsageMistake("--json tells about a file: name one with -o FILE")
+            raise UsageMistake("--json reports on the file that is written: name it with -o FILE")
         is_workflow, output = self.kind == workflow.FORMAT, self.output
         if not self.is_archive and output is not None and output.is_dir() and not is_workflow:
             raise UsageMistake(f"{output} is a folder; name a file")
@@ -385,7 +385,8 @@ async def _record_export(
             store.backend, exported.session, absolute(file) or str(file), selection, at
         )
     except PerdureError as error:
-        warnings = (*exported.warnings, f"the session does not know where it was written: {error}")
+        told = f"the path of the export was not recorded in the session: {error}"
+        warnings = (*exported.warnings, told)
         return msgspec.structs.replace(exported, warnings=warnings)
     return exported
 

@@ -116,7 +116,7 @@ async def delete(
     left = gone.record if gone.is_record_left else None
     lines = [f"deleted {id} and {count_of(len(gone.sessions), 'session')}"]
     if gone.is_record_left:
-        lines.append(f"its record folder is left: {safe(str(gone.record))}")
+        lines.append(f"its record folder was not deleted: {safe(str(gone.record))}")
     elif is_with_record:
         lines.append(f"and its record folder: {safe(str(gone.record))}")
     common.show({"flow": id, "sessions": len(gone.sessions), "record_left": left}, lines)

@@ -136,8 +136,8 @@ def _graph(folder: Path, read: FlowFolder) -> Graph:
     if is_document(text):
         raise FormatError(
             str(folder),
-            f"its flow ran the workflow document {place}, and what that worked with is "
-            f"not in the folder; start it again with `perdure flow run {place}`",
+            f"the flow ran the workflow document {place}, whose agents and inputs are not in the "
+            f"folder; start the document again with `perdure flow run {place}`",
         )
     if read.workspace is not None:
         project = project_folder(read.workspace, read.run["projectNamespace"])
@@ -187,7 +187,7 @@ def _why_taken(flow: str, error: SessionExists) -> str:
     if session == flow and not error.is_erased:
         return f"flow {flow!r} is in this store already; `perdure flow show {flow}` prints it"
     if not error.is_erased:
-        return f"the id of its session {session!r} is taken by another session; {elsewhere}"
+        return f"another session has the id {session!r} of a session of the flow; {elsewhere}"
     return (
         f"nothing was imported: its session {session!r} was erased, but a fork was made of it, so "
         f"the id cannot be used again, even after that fork is erased; {elsewhere}"

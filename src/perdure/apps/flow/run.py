@@ -66,6 +66,9 @@ from perdure.models.catalogue import ECHO
 from perdure.session.flows.kinds import ConsentMode, RunSettings
 from perdure.session.flows.run import FlowState, RoleConfiguration
 
+_FOR_ROLES = "--role, --configure and --offer"
+"""Options that apply only to workflows of roles."""
+
 
 class StartOptions(msgspec.Struct, frozen=True):
     """The options of a new flow. `configuring` and `roles` apply only to flows of roles."""
@@ -149,7 +152,7 @@ async def begin(
     document = await asyncio.to_thread(document_in, file)
     if document is not None:
         if is_choosing(configuring) or start.roles or acted.offered:
-            raise UsageMistake("a workflow document says itself what its agents work with")
+            raise UsageMistake(f"a workflow document names its own models: omit {_FOR_ROLES}")
         workspace, given = start.workspace, inputs or ()
         ready = await asyncio.to_thread(prepare, document, workspace, given, acted, settings)
     else:

@@ -85,7 +85,7 @@ def _plan_lines(plan: MigrationPlan, *, is_dry_run: bool) -> Iterator[str]:
     if not plan.steps:
         yield f"{safe(plan.store)} has schema {plan.current}, the newest: nothing to do"
         return
-    verb = "would go" if is_dry_run else "went"
+    verb = "would be migrated" if is_dry_run else "was migrated"
     yield f"{safe(plan.store)} {verb} from schema {plan.current} to {plan.latest}"
     for step in plan.steps:
         yield f"  {safe(step)}"

@@ -166,12 +166,12 @@ async def _write_repaired(
         try:
             await target.maintenance.receive(sealed, [each async for each in contents.of(sealed)])
         except PerdureError as error:
-            losses.append(Problem(stream, None, f"it could not be saved ({error})"))
+            losses.append(Problem(stream, None, f"the session could not be saved ({error})"))
         report(done, len(found.streams))
     problems = (await target.maintenance.verify(on_progress)).problems
     for problem in problems:
         if not is_content_lost(problem):
-            raise StoreCorrupt(target.address, f"it was not repaired whole: {problem.problem}")
+            raise StoreCorrupt(target.address, f"the repaired store is damaged: {problem.problem}")
     facts = await target.info()
     losses += problems
     losses += [Problem(None, None, f"the content {name} is damaged") for name in contents.lost]
@@ -269,7 +269,7 @@ def _repair_lines(done: RepairReport) -> Iterator[str]:
         yield f"  {style.paint('lost', 'bad')}  {safe(place)}: {safe(with_commands(problem))}"
     if done.changed:
         names = ", ".join(safe(name) for name in done.changed)
-        yield f"The hashes of {names} are others now, from the first lost entry on."
+        yield f"The hashes of {names} have changed, from the first lost entry on."
     if done.aside is not None:
         yield f"The damaged store is now in {safe(done.aside)}, with a report."
 

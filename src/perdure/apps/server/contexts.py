@@ -238,7 +238,9 @@ async def _call_at(store: SessionStore, session: Session, seq: int) -> _Call:
     if not isinstance(body, ModelCalled):
         raise Problem(404, "call_not_found", f"entry {seq} of the session is no model call")
     if body.purpose != "answer":
-        raise Problem(409, "call_is_summary", f"call {seq} summarised; its request is not kept")
+        raise Problem(
+            409, "call_is_summary", f"call {seq} wrote a summary; its request is not stored"
+        )
     about = [readable(entry) for entry in found if entry.about == entry_id(session.id, seq)]
     return _Call(
         body=body,

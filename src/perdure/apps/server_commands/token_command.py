@@ -123,7 +123,7 @@ async def create(
     )
     common.show(data, [made, record.signing_key] if origins else made)
     if not common.as_json:
-        remark("it is shown only now; a server accepts it at once")
+        remark("the token is shown only now; servers accept it immediately")
 
 
 @token.command("list")

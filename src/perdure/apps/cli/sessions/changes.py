@@ -333,7 +333,7 @@ async def told_compaction(
         "tool_calls": left.tool_calls,
         "pinned": left.pinned,
     }
-    sentence = f"{id_} is a summary now: {before:,} → {count_of(after, 'token')}."
+    sentence = f"Compaction {id_}: {before:,} → {count_of(after, 'token')}."
     return data, f"{sentence}\n{_left_context(left)}"
 
 
@@ -360,7 +360,7 @@ async def uncompact(session: SessionArgument, *, common: CommonOptions) -> None:
         undone = await handle.uncompact()
         tokens = (await handle.context()).tokens
     about = None if undone is None else undone.about
-    sentence = f"{about} hides nothing now: about {count_of(tokens, 'token')} are sent."
+    sentence = f"Compaction {about} is undone: about {count_of(tokens, 'token')} are sent."
     common.show({"session": handle.id, "undone": about, "tokens": tokens}, sentence)
 
 
@@ -378,7 +378,7 @@ async def abandon(session: SessionArgument, *, common: CommonOptions) -> None:
     """
     async with common.opened_session(session) as (_, handle):
         was_open = await handle.abandon_turn()
-    sentence = f"The turn of {handle.id} is given up." if was_open else "No turn was open."
+    sentence = f"The interrupted turn of {handle.id} is ended." if was_open else "No turn was open."
     common.show({"session": handle.id, "abandoned": was_open}, sentence)
 
 

@@ -37,7 +37,7 @@ def head(state: FlowState, style: Style) -> Iterator[str]:
     status = run.status.replace("_", " ")
     yield style.paint(f"{status} · consent {state.consent.mode}", "faint")
     if state.is_foreign and run.consent_state.mode != state.consent.mode:
-        told = f"it came with consent {run.consent_state.mode}, which is not in force"
+        told = f"the flow came with consent {run.consent_state.mode}, which is not in force"
         yield style.paint(f"{told}; `perdure flow consent` changes it", "warning")
     yield style.paint(f"record {safe(run.record_folder_path)}", "faint")
 

@@ -98,7 +98,9 @@ def _require_visit(connection: AnyConnection, principal: Principal) -> None:
     if connection.headers.get("origin") not in principal.origins:
         raise Problem(403, "origin_refused", "this token is for pages of other origins")
     if not connection.route_handler.opt.get(FOR_VISITORS):
-        raise Problem(403, "token_publishable", "a published token sends and watches only")
+        raise Problem(
+            403, "token_publishable", "a published token can only send messages and watch"
+        )
 
 
 def require_own_origin(connection: AnyConnection) -> None:
@@ -169,7 +171,7 @@ class Caller:
     def require_unconditional(self) -> None:
         """Raises: Problem 400 if the request has ``If-Match``, which this change cannot check."""
         if self.is_conditional:
-            detail = "this change has no commit that could check If-Match; send it without"
+            detail = "this change cannot check If-Match; send the request without it"
             raise Problem(400, "if_match_unsupported", detail)
 
     @property
@@ -212,7 +214,7 @@ class Caller:
         """Raises: Problem 403 if the caller lacks `role` rights, or may not see every session."""
         self.require(role)
         if not self.sees_all:
-            raise Problem(403, "token_restricted", "this covers sessions that yours may not see")
+            raise Problem(403, "token_restricted", "this needs a token that can see every session")
 
     def require_agent(self, agent: str) -> None:
         """Raises: Problem 403 if the caller is restricted to an agent other than `agent`."""

@@ -71,7 +71,7 @@ class Guard:
         if _host_of(scope) in self._hosts:
             await self._app(scope, _Patience(receive).receive, protected)
         elif scope["type"] == "http":
-            detail = "this server has another name; it is given where the server is started"
+            detail = "unknown Host; the names of this server are set where the server is started"
             refused = problem(421, "host_refused", detail, {}).to_asgi_response(
                 None, Request(scope)
             )
@@ -98,7 +98,7 @@ class _Patience:
             async with asyncio.timeout(BODY_S):
                 message = await self._receive()
         except TimeoutError:
-            detail = f"nothing of the body came for {BODY_S:g} s"
+            detail = f"no part of the request body arrived for {BODY_S:g} s"
             raise Problem(408, "body_timeout", detail) from None
         self._is_whole = message["type"] != "http.request" or not message.get("more_body")
         return message

@@ -106,8 +106,8 @@ class KeyedRequest:
             if not is_repeatable and self._method not in _REPEATABLE:
                 self._is_over = True  # else the record of this refusal would allow another try
                 raise Problem(
-                    409, "outcome_unknown", "the server stopped during this request: look, and "
-                    "send it with another key if it was not done"
+                    409, "outcome_unknown", "the server stopped during this request: check if "
+                    "it took effect, and if not, send it again with another key"
                 )  # fmt: skip
             self.unknown_since = self._claim.seq
         elif not answer.get("is_refused"):
@@ -211,10 +211,10 @@ def _check(request: Request[Any, Any, Any], key: str) -> None:
         detail = f"an Idempotency-Key has 1 to {LONGEST} printable ASCII characters"
         raise Problem(400, "idempotency_key_invalid", detail)
     if request.user.is_visitor and len(key) < _LEAST_OF_VISITOR:
-        detail = f"a page sends random keys of at least {_LEAST_OF_VISITOR} characters"
+        detail = f"a visitor needs a random key of at least {_LEAST_OF_VISITOR} characters"
         raise Problem(400, "idempotency_key_invalid", detail)
     if not keeps_keys(request.route_handler.opt, request.path_params):
-        detail = "this request keeps no Idempotency-Key; send it without"
+        detail = "this request accepts no Idempotency-Key; send the request without it"
         raise Problem(400, "idempotency_unsupported", detail)
 
 
