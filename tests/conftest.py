@@ -9,14 +9,12 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Generator, Iterator
-from functools import partial
 from itertools import count
 from pathlib import Path
 
 import certifi
 import hypothesis
 import pytest
-from hypothesis.internal.conjecture import providers
 
 from tests.fakes import real_pi
 from tests.fakes.kept_sessions import KeptSessions
@@ -73,12 +71,6 @@ hypothesis.settings.register_profile(
 )
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 hypothesis.settings.load_profile(PROFILE)
-
-# hypothesis draws some values from the code of all loaded modules, which each process reads in 0.5
-# CPU-seconds. The few examples of `make test` are drawn without them.
-if PROFILE == "default":
-    none = partial(vars(providers).get, "_local_constants")
-    pytest.MonkeyPatch().setattr(providers, "_get_local_constants", none)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
