@@ -19,7 +19,7 @@ INLINE_BYTES = 65_536
 _NOTE_BYTES = 4096
 """Maximum size of JSON in a note; longer JSON is stored outside the log, equal JSON only once."""
 _HUGE = re.compile(rb"[:,\[]-?[0-9]{19}")
-"""Matches a number that may have more than 64 bits."""
+"""Matches a number that can have more than 64 bits."""
 
 _logger = logging.getLogger(__name__)
 

@@ -53,7 +53,7 @@ from perdure.errors import (
 _ROUNDING_S = 0.001
 
 _SAID_AT_S = 1.0
-"""If an event's time is this many seconds or more from the current time, its message stores it."""
+"""A message stores the event's time if it is this many seconds or more from the current time."""
 
 _FEW = 64
 """Number of newest entries that are read first if the events after a given time are wanted."""

@@ -27,7 +27,7 @@ _SHORTEST = 256
 """Values shorter than this are always stored whole."""
 
 _LINKS = 32
-"""Number of tails after which a value may be stored whole again."""
+"""Number of tails after which a value can be stored whole again."""
 
 _SHARE = 8
 """After `_LINKS` tails, a value is stored whole if its tails together exceed 1/8 of its length."""

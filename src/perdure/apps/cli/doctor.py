@@ -41,7 +41,7 @@ from perdure.stores.sqlite.rekey_copy import unfinished_copy
 Status = Literal["ok", "warn", "fail"]
 
 VERIFIED_BYTES = 200_000_000
-"""Larger stores are verified only by `perdure store verify`: verifying may take a while."""
+"""Larger stores are verified only by `perdure store verify`: verifying can take a while."""
 
 LITTLE_SPACE_BYTES = 1_000_000_000
 NO_SPACE_BYTES = 50_000_000

@@ -23,7 +23,7 @@ FOLDER = "PERDURE_DEMO_FOLDER"
 @tool(effect="write", on_unknown="ask")
 async def take_order(
     order: Annotated[str, "The name of the order."],
-    seconds: Annotated[float, "How long that takes after the line is written."],
+    seconds: Annotated[float, "How long the tool waits after it wrote the line."],
 ) -> str:
     """Write the name of an order, and the process that took it, into a file."""
     append_line(Path(os.environ[FOLDER]) / NOTEBOOK, f"{os.getpid()} {order}")

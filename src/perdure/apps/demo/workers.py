@@ -47,7 +47,8 @@ _POLL_S = 0.05
 _WAITS_S = (1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 16.0)
 """The times between the attempts to start PostgreSQL.
 
-The package waits 10 seconds for a start, but it rejects a server that is already starting at once.
+The package waits 10 seconds for a start, but it immediately rejects a server that is already
+starting.
 """
 
 _ID = re.compile(r"^worker (\w+)$", re.MULTILINE)

@@ -44,7 +44,7 @@ _SNIPPET = 1_200
 """Maximum length of one recalled text."""
 
 _LOOKED_AT = 4
-"""Number of hits or sessions to read per wanted result: the client may not see some of them."""
+"""Number of hits or sessions to read per wanted result: some of them are hidden from the client."""
 
 
 class Scope:

@@ -49,7 +49,7 @@ _PROBLEM_SCHEMA = Schema(
 )
 
 _REFUSED = OpenAPIResponse(
-    description="Refused; the problem says why.",
+    description="The request was rejected; `detail` states the reason.",
     headers={
         "Retry-After": OpenAPIHeader(
             schema=Schema(type=OpenAPIType.INTEGER), description="Seconds; with 429 only."
@@ -101,10 +101,16 @@ def _describe(operation: Operation, route: HTTPRoute, handler: HTTPRouteHandler)
     answered: dict[str, OpenAPIHeader | Reference] = {}
     is_write = handler.http_methods.isdisjoint(READING)
     if is_write and keeps_keys(handler.opt, route.path_parameters):
-        sent.append(_header("Idempotency-Key", _KEY, "Repeats of the request are done once."))
+        sent.append(
+            _header(
+                "Idempotency-Key",
+                _KEY,
+                "A request that is repeated with this key has no further effect.",
+            )
+        )
         answered["Idempotency-Replayed"] = OpenAPIHeader(
             schema=Schema(type=OpenAPIType.STRING, enum=["true"]),
-            description="The request was done before; this is its answer.",
+            description="This is the answer to an earlier request with the same key.",
         )
     if is_write and handler.opt.get(CONDITIONAL):
         sent.append(_header("If-Match", _TEXT, "Entity tags of which the session must have one."))
@@ -115,7 +121,9 @@ def _describe(operation: Operation, route: HTTPRoute, handler: HTTPRouteHandler)
         tagged = {"ETag": _ETAG} if _shows_session(response) else {}
         response.headers = {**(response.headers or {}), **answered, **tagged}
     if handler.http_methods == {"GET"} and "ETag" in _headers_of(responses):
-        sent.append(_header("If-None-Match", _TEXT, "Entity tags of which one makes it a 304."))
+        sent.append(
+            _header("If-None-Match", _TEXT, "Entity tags; if one matches, the answer is 304.")
+        )
         responses["304"] = OpenAPIResponse("The session is unchanged.", headers={"ETag": _ETAG})
     operation.parameters = [*(operation.parameters or ()), *sent] or None
     responses["default"] = _REFUSED

@@ -21,7 +21,7 @@ _TEXT = 200
 """Maximum number of characters of an entry's text."""
 
 _AT_ONCE = 200
-"""Number of rows after which other tasks of the event loop may run."""
+"""Number of rows after which other tasks of the event loop can run."""
 
 _FIRST = 256
 """Number of entries that `tree_since` reads first; it reads more if they do not suffice."""

@@ -68,36 +68,41 @@ class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     approval: Annotated[
         ApprovalMode | None, Meta(description="The approval mode of tool calls.")
     ] = "ask"
-    fs_scope: Annotated[Scope | None, Meta(description="Where file tools may go.")] = "sandboxed"
+    fs_scope: Annotated[Scope | None, Meta(description="The folders that file tools can use.")] = (
+        "sandboxed"
+    )
     allowed_commands: Annotated[
-        tuple[Text, ...] | None, Meta(description="Commands that may run; * and ? make patterns.")
+        tuple[Text, ...] | None,
+        Meta(description="Commands that tools can run; * and ? make patterns."),
     ] = ()
     allowed_domains: Annotated[
         tuple[Text, ...] | None, Meta(description="Hosts that tools can contact.")
     ] = ()
     turn_cap: Annotated[
-        Annotated[int, Meta(ge=1, le=MOST)] | None, Meta(description="Turns of one session.")
+        Annotated[int, Meta(ge=1, le=MOST)] | None,
+        Meta(description="Maximum number of turns of a session."),
     ] = MAX_TURNS
     max_cost_microcents: Annotated[
         Annotated[int, Meta(ge=0, le=MOST)] | None,
-        Meta(description="What a session may spend; 100,000,000 are one dollar, 0: no limit."),
+        Meta(description="Maximum cost of a session; 100,000,000 are one dollar; 0: no limit."),
     ] = 0
     on_exceed: Annotated[
-        OnExceed | None, Meta(description="What happens before a call that may cost more.")
+        OnExceed | None,
+        Meta(description="What happens before a call that might exceed the maximum cost."),
     ] = "pause_for_approval"
     mcp_servers: Annotated[
         tuple[Text, ...] | None, Meta(description="MCP servers of the settings, by name.")
     ] = ()
     max_messages: Annotated[
         Annotated[int, Meta(ge=0, le=MOST)] | None,
-        Meta(description="A model is sent the newest so many messages; 0: no limit."),
+        Meta(description="How many of the newest messages a model is sent; 0: no limit."),
     ] = 0
     auto_compact: Annotated[
         bool | None, Meta(description="Whether a long context is compacted automatically.")
     ] = True
     compact_threshold: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,
-        Meta(description="The share of the model's window from which on that is done."),
+        Meta(description="The used share of the model's window that starts a compaction."),
     ] = CompactionSettings().trigger
     first_byte_timeout_s: Annotated[
         ModelTimeoutS | None, Meta(description="Limit on the wait for an answer's first byte.")
@@ -131,10 +136,12 @@ class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Settings of the store."""
 
-    address: Annotated[Text | None, Meta(description="The store, as --store takes it.")] = None
-    namespace: Annotated[Text | None, Meta(description="The part of the store to work in.")] = (
-        "default"
-    )
+    address: Annotated[
+        Text | None, Meta(description="The address of the store, as for --store.")
+    ] = None
+    namespace: Annotated[
+        Text | None, Meta(description="The namespace of the store that commands use.")
+    ] = "default"
     lock_timeout_s: Annotated[
         float, Meta(gt=0, description="The longest wait for a lock of another process, in seconds.")
     ] = LOCK_TIMEOUT_S
@@ -144,7 +151,7 @@ class ToolSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     """Settings of the built-in tools."""
 
     search_endpoint: Annotated[
-        Text | None, Meta(description="The search engine that web_search asks.")
+        Text | None, Meta(description="The address of the search engine for web_search.")
     ] = None
 
     def __post_init__(self) -> None:
@@ -200,7 +207,7 @@ class FiledServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     working_dir: str | None = None
-    url: Annotated[Text | None, Meta(description="Where it listens.")] = None
+    url: Annotated[Text | None, Meta(description="The address at which the server listens.")] = None
     headers: dict[str, str] = {}
     allow_local_endpoint: bool = False
     tools_allowlist: tuple[Text, ...] | None = None
@@ -224,7 +231,7 @@ class McpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     """
 
     servers: Annotated[
-        dict[str, FiledServer] | None, Meta(description="Servers by the name agents know them by.")
+        dict[str, FiledServer] | None, Meta(description="MCP servers by the name that agents use.")
     ] = {}
 
 

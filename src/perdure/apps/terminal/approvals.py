@@ -21,7 +21,7 @@ _alike = re.compile(
     "[\u0131\u0251-\u02af\u0370-\u058f\u13a0-\u13ff\u1d00-\u1d7f\uab30-\uabbf\uff21-\uff5a"
     "\U0001d400-\U0001d7ff]"
 )
-"""Letters that may look like plain Latin letters: Greek, Cyrillic, others, and special forms."""
+"""Letters that can look like plain Latin letters: Greek, Cyrillic, others, and special forms."""
 
 BAR = "    | "
 MORE = "    ["

@@ -37,7 +37,7 @@ _OTHER_CELLS = 6
 _LEAST_CELLS = 20
 
 _EDGE_S = 0.4
-"""How long a new question ignores keys: users may have pressed these before they saw it."""
+"""How long a new question ignores keys: users might have pressed keys before they saw it."""
 
 _BURST_S = 0.08
 """An answer counts when no other key follows within this time."""

@@ -33,7 +33,7 @@ MOST_LISTED = 200
 
 _PREVIEWED = 6
 _WRAPPED = 20
-"""Cells that may stay empty in the preview, because its last message is broken between words."""
+"""Cells that can stay empty in the preview, because its last message is broken between words."""
 
 _TIME_CELLS = 18
 

@@ -20,7 +20,7 @@ from perdure.session.search.words import terms
 from perdure.stores.retention.cascade import summaries_of
 
 _LINE_CHARACTERS, _LINE_WORDS = 24, 5
-"""Minimum size of a line that is searched for; a smaller line may occur twice by chance."""
+"""Minimum size of a line that is searched for; a smaller line can occur twice by chance."""
 
 _MOST_SOUGHT = 100
 """Maximum number of texts to search for; it limits the cost of erasing a long entry."""

@@ -19,7 +19,7 @@ from perdure.apps.server.routes.parameters import TheRates, TheRuns
 from perdure.apps.server.streams import CHECK_S
 
 REFUSED = CLOSED + 403
-"""Close code for a caller that may not use the socket."""
+"""Close code for a caller that is not allowed to use the socket."""
 
 TOO_LONG = 1009
 """Close code of the protocol for a message that is too long."""

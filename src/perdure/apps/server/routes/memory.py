@@ -31,8 +31,9 @@ MemoryScope = Annotated[
     Literal["namespace", "subject"] | None,
     QueryParameter(
         name="scope",
-        description="`subject`: of exactly the `subject`, and without one about no person. "
-        "`namespace`: of all. By default `subject` if one is given.",
+        description="`subject`: about exactly the person `subject`, or without `subject`, about no "
+        "person. `namespace`: about anyone or no person. The default is `subject` if a `subject` "
+        "is given, otherwise `namespace`.",
     ),
 ]
 

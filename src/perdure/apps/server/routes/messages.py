@@ -21,7 +21,7 @@ from perdure.apps.server.values import Sent
             Sent, generate_examples=False, description="The message began a session."
         ),
         202: ResponseSpec(
-            Sent, generate_examples=False, description="It is queued in a running turn."
+            Sent, generate_examples=False, description="The message is queued in a running turn."
         ),
     },
 )

@@ -33,7 +33,7 @@ from perdure.stores.cluster.protocol import SharedStore, WorkerInfo
 
 _OCTETS = "application/octet-stream"
 _SHOWN_AS_IS = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
-"""Media types that a browser may show; other content is a download without a media type."""
+"""Media types that a browser can show; other content is a download without a media type."""
 
 _CONTENT_HEADERS = {
     "X-Content-Type-Options": "nosniff",
