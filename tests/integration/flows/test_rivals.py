@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
@@ -30,11 +30,12 @@ from perdure.session.flows.kinds import NodeParked, RoleConfigured
 from perdure.session.flows.run import FlowRun, FlowState
 from perdure.session.ids import StreamId
 from perdure.stores.in_memory.store import MemoryStore
-from perdure.stores.protocol import Commit, CommitResult, Lease
+from perdure.stores.protocol import Lease
 from tests.fakes.chats import until
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.flow_log import FLOW, graph
 from tests.fakes.flow_stage import FlowStage, ends
+from tests.fakes.rivals import meanwhile
 from tests.fakes.scripted_roles import ScriptedRoles, begun, ground, hand, signal
 
 PATIENCE_S = 60.0
@@ -43,8 +44,6 @@ LINE = graph("owner-intake>a", "a>end", **OWNERS, a="dev")
 FAN = graph("owner-intake>a", "owner-intake>b", "a>end", "b>end", **OWNERS, a="dev", b="qa")
 ASK, CLOSE = signal("prompt-human"), signal("forward-pass-closed")
 HANGS = "hangs"
-
-Act = Callable[[], Awaitable[object]]
 
 
 class Roles(ScriptedRoles):
@@ -104,31 +103,6 @@ async def never() -> AsyncIterator[int | None]:
     """Never wake up, as if the notification were very late."""
     await asyncio.Event().wait()
     yield None
-
-
-def meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-    store: MemoryStore,
-    kind: str,
-    act: Act,
-    *,
-    is_after: bool = False,
-) -> None:
-    """Run `act` once, right before or after the first commit that has an entry of `kind`."""
-    commit_as_it_is = store.commit
-    waiting = [act]
-
-    async def commit(commit: Commit) -> CommitResult:
-        kinds = {entry.kind for write in commit.writes for entry in write.entries}
-        now = waiting.pop() if waiting and kind in kinds else None
-        if now is not None and not is_after:
-            await now()
-        committed = await commit_as_it_is(commit)
-        if now is not None and is_after:
-            await now()
-        return committed
-
-    monkeypatch.setattr(store, "commit", commit)
 
 
 # ---------------------------------------------------------------- what is decided on a look

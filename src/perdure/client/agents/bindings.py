@@ -62,8 +62,8 @@ class Bindings:
         McpUnavailable if an MCP server does not start.
         """
         while True:
-            known = await authority_of(self._store, session)
             state = await idle_state(self._store, session)
+            known = await authority_of(self._store, session)  # later: a change moves the head
             with suppress(HeadConflict):
                 if known.bound is None or known.withheld is not None:
                     await self._bind(
@@ -146,10 +146,10 @@ class Bindings:
             known = await authority_of(store, session)
             if known.bound is not None and known.withheld is None:
                 with suppress(HeadConflict):
-                    bound = await self._connected(session, known.bound, given)
+                    bound = await self._connected(session, known, known.bound, given)
                     if workspace is None:
                         return bound
-                    return await self._moved(session, bound, workspace)
+                    return await self._moved(session, known, bound, workspace)
                 continue
             is_own = known.bound is not None and known.agent is None
             if not is_own and given is None:
@@ -176,7 +176,9 @@ class Bindings:
                     place = _first_place(known, workspace)
                     await self._bind(session, given, place, state, narrowing=snapshot)
 
-    async def _connected(self, session: StreamId, bound: Binding, given: Agent | None) -> Binding:
+    async def _connected(
+        self, session: StreamId, known: Authority, bound: Binding, given: Agent | None
+    ) -> Binding:
         """Return `bound` with the tools of those MCP servers that were not connected before.
 
         If `bound` names MCP servers that are not connected yet, this method connects these servers,
@@ -204,11 +206,13 @@ class Bindings:
         agent = {**kept, **_with_offers(kept, whole, planned)}
         connected = AgentBound(agent, bound.workspace, bound.system_prompt)
         if other is None:
-            state = await idle_state(self._store, session)
+            state = await self._unchanged(session, known)
             await self._record(session, connected, state.head)
         return connected
 
-    async def _moved(self, session: StreamId, bound: Binding, workspace: Workspace) -> Binding:
+    async def _moved(
+        self, session: StreamId, known: Authority, bound: Binding, workspace: Workspace
+    ) -> Binding:
         """Return `bound` in `workspace`; record the workspace if it changed.
 
         Raises: TurnOpen if a turn is open; HeadConflict if another writer appended first;
@@ -223,9 +227,20 @@ class Bindings:
             if workspace.working_dir:
                 await self._list_in(session, place)
             return bound
-        state = await idle_state(self._store, session)
+        state = await self._unchanged(session, known)
         await self._record(session, change, state.head, _cwd_after(state, place))
         return in_workspace(bound, change)
+
+    async def _unchanged(self, session: StreamId, known: Authority) -> StreamState:
+        """Return the session's state, if `known` is still in force and no turn is open.
+
+        Raises: TurnOpen if a turn is open; HeadConflict if another writer changed the session's
+        agent or workspace after `known` was read.
+        """
+        state = await idle_state(self._store, session)
+        if await authority_of(self._store, session) != known:
+            raise HeadConflict(session, state.head - 1, state.head)
+        return state
 
     async def _list_in(self, session: StreamId, place: Workspace) -> None:
         """Record the folder in which the session works, so that lists show the session there.

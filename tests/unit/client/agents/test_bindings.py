@@ -11,6 +11,7 @@ from perdure.client.agents import bindings
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
 from perdure.client.conversation.authority import Authority
+from perdure.client.conversation.workspace import Workspace
 from perdure.errors import ConfigError
 from perdure.interop.exports import export_session
 from perdure.interop.imports import import_source
@@ -103,6 +104,33 @@ async def test_concurrent_resumes_of_a_new_session_bind_one_agent(
     monkeypatch.setattr(bindings, "authority_of", read_before_another_binds)
     chat = await runtime.resume("s", agent)
     assert [entry.kind async for entry in chat.session.entries()] == [AgentBound.kind]
+
+
+@pytest.mark.parametrize("change", ["grant", "move"])
+async def test_workspace_change_during_another_change_of_the_session_is_kept(
+    monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    stage = Stage()
+    agent = msgspec.structs.replace(helper(), instructions="{{ctx.shop}} {{ctx.size}}")
+    runtime = stage.runtime(agent)
+    await runtime.start(agent, workspace=Workspace(variables={"shop": "tea", "size": "big"}))
+    (session,) = await stage.store.recent()
+    read, others = bindings.authority_of, [Workspace(variables={"shop": "coffee"})]
+
+    async def read_before_another_moves(store: SessionStore, session: StreamId) -> Authority:
+        known = await read(store, session)
+        if others:
+            await runtime.resume(session, workspace=others.pop())
+        return known
+
+    monkeypatch.setattr(bindings, "authority_of", read_before_another_moves)
+    if change == "grant":
+        await runtime.grant(session.id, agent, by="ana")
+    else:
+        await runtime.resume(session.id, workspace=Workspace(variables={"size": "small"}))
+    chat = await runtime.resume(session.id)
+    assert chat.workspace.variables["shop"] == "coffee"
+    assert chat.workspace.variables["size"] == ("big" if change == "grant" else "small")
 
 
 async def test_grant_extends_session_permissions_permanently_and_is_recorded() -> None:
