@@ -9,7 +9,13 @@ from perdure.errors import HeadConflict, SessionHasForks, SessionNotFound
 from perdure.session.codec import readable
 from perdure.session.ids import StreamId, entry_place
 from perdure.session.memory.kinds import FACT_TEXTS, FactCorrected, FactRemembered
-from perdure.stores.retention.policy import KEY_WINDOW_MS, Retention, RetentionReport, expiring
+from perdure.stores.retention.policy import (
+    KEY_WINDOW_MS,
+    ExpiringSession,
+    Retention,
+    RetentionReport,
+    expiring,
+)
 from perdure.stores.retention.quotas import Quota, Usage
 from perdure.stores.session_store import RetentionService, SessionStore
 
@@ -49,8 +55,8 @@ async def apply_retention(
     gone = [
         each
         for each in plan.expiring
-        if (each.stream not in sources or await _is_erased(store, each.stream))
-        and await _is_removed(service, each.stream, is_erased=each.stream in sources)
+        if (each.stream not in sources or await _is_erased(store, each))
+        and await _is_removed(service, each, is_erased=each.stream in sources)
     ]
     await delete_scratch(store.backend, [each.stream for each in gone])
     return RetentionReport(
@@ -63,10 +69,13 @@ async def apply_retention(
     )
 
 
-async def _is_removed(service: RetentionService, stream: StreamId, *, is_erased: bool) -> bool:
-    """Remove `stream`; return False if it does not exist or cannot be removed now."""
+async def _is_removed(
+    service: RetentionService, planned: ExpiringSession, *, is_erased: bool
+) -> bool:
+    """Remove the session; return False if it does not exist or cannot be removed now."""
+    head = None if is_erased else planned.entries - 1
     try:
-        return await service.remove(stream, is_erased=is_erased)
+        return await service.remove(planned.stream, is_erased=is_erased, expected_head=head)
     except SessionNotFound:
         return False
 
@@ -81,11 +90,10 @@ async def _sources(store: SessionStore) -> set[StreamId]:
     return found
 
 
-async def _is_erased(store: Store, stream: StreamId) -> bool:
-    """Erase `stream` and the facts that come from it; return False if it cannot be erased now."""
-    backend = store.backend
+async def _is_erased(store: Store, planned: ExpiringSession) -> bool:
+    """Erase the session and the facts from it; return False if it cannot be erased now."""
+    backend, stream, head = store.backend, planned.stream, planned.entries - 1
     try:
-        head = (await backend.state(stream)).head
         if await backend.retention.holder(stream) is not None:
             return False
         await erase_session(

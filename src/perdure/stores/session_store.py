@@ -187,11 +187,13 @@ class RetentionService(Protocol):
         """
         ...
 
-    async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
+    async def remove(
+        self, stream: StreamId, *, is_erased: bool = False, expected_head: int | None = None
+    ) -> bool:
         """Remove a session with all its rows. Return False if the session is protected now.
 
         If `is_erased` is True, remove the session only if it was erased, so that its id can be used
-        again.
+        again. With `expected_head`, remove the session only if its head is still `expected_head`.
         Durable: the removal is one operation; after a kill the next opening of the store completes
         it. The positions of the session's entries are never reused.
         """

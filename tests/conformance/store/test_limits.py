@@ -112,6 +112,19 @@ async def test_removed_session_leaves_no_data(store: SessionStore, retaining: Se
     assert (await store.maintenance.verify()).problems == ()
 
 
+async def test_session_with_another_head_than_expected_is_not_removed(
+    store: SessionStore, retaining: SessionStore
+) -> None:
+    await create(store, S, said("a"), said("b"))
+    (held,) = await retaining.retention.holdings()
+    head = held.entries - 1
+    assert head == (await store.state(S)).head
+    await append(store, S, said("c"))
+    assert not await retaining.retention.remove(S, expected_head=head)
+    assert texts(await store.entries(S)) == ["a", "b", "c"]
+    assert await retaining.retention.remove(S, expected_head=head + 1)
+
+
 async def test_session_in_use_is_not_removed(store: SessionStore, retaining: SessionStore) -> None:
     for name in ("forked", "turn", "requested", "asked", "led", "answered", "withdrawn"):
         await create(store, name, said("a"))

@@ -205,8 +205,13 @@ class MemoryRetention:
     async def holder(self, stream: StreamId) -> Hold | None:
         return stream_limits.holder(self._handle.heap, stream, self._handle.memory.clock.now_ms())
 
-    async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
-        if is_erased and self._handle.stream(stream).state.info.status != "erased":
+    async def remove(
+        self, stream: StreamId, *, is_erased: bool = False, expected_head: int | None = None
+    ) -> bool:
+        state = self._handle.stream(stream).state
+        if is_erased and state.info.status != "erased":
+            return False
+        if expected_head not in (None, state.head):
             return False
         is_gone = stream_limits.remove(
             self._handle.heap, stream, self._handle.memory.clock.now_ms()

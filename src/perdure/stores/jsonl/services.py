@@ -144,18 +144,21 @@ class JsonlRetention:
             lambda: self._handle.limits.holder(stream, self._handle.clock.now_ms())
         )
 
-    async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
+    async def remove(
+        self, stream: StreamId, *, is_erased: bool = False, expected_head: int | None = None
+    ) -> bool:
         if is_erased:
             return False
-        now = self._handle.clock.now_ms()
+        now, limits = self._handle.clock.now_ms(), self._handle.limits
+
+        def is_free() -> bool:
+            head = limits.shelf.require_log(stream).head
+            return expected_head in (None, head) and limits.holder(stream, now) is None
+
         request = EraseRequest(
             id=self._handle.random(16).hex(), scope="session", by="retention", at=now, name=stream
         )
-        return await self._handle.run(
-            lambda: self._handle.eraser.remove(
-                request, lambda: self._handle.limits.holder(stream, now) is None
-            )
-        )
+        return await self._handle.run(lambda: self._handle.eraser.remove(request, is_free))
 
     async def forget_keys(self, before: int) -> int:
         return await self._handle.run(lambda: self._handle.limits.forget_keys(before))

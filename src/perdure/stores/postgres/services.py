@@ -162,10 +162,17 @@ class PostgresRetention:
     async def holder(self, stream: StreamId) -> Hold | None:
         return await retention_policy.holder(self.handle.db, stream, self.handle.now())
 
-    async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
+    async def remove(
+        self, stream: StreamId, *, is_erased: bool = False, expected_head: int | None = None
+    ) -> bool:
         self.handle.appender.forget(stream)
-        now = self.handle.now()
-        is_gone = await retention_policy.remove(self.handle.db, stream, now, is_erased=is_erased)
+        is_gone = await retention_policy.remove(
+            self.handle.db,
+            stream,
+            self.handle.now(),
+            is_erased=is_erased,
+            expected_head=expected_head,
+        )
         self.handle.watcher.tell([stream])
         return is_gone
 

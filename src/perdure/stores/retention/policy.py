@@ -45,7 +45,10 @@ class Retention(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Holding(msgspec.Struct, frozen=True, kw_only=True):
-    """A session's data that retention needs. Units: times in Unix milliseconds; bytes of bodies."""
+    """A session's data that retention needs. Units: times in Unix milliseconds; bytes of bodies.
+
+    `entries` includes erased entries, so the session's head is ``entries - 1``.
+    """
 
     stream: StreamId
     created_at: int

@@ -229,12 +229,18 @@ class SqliteRetention:
     async def holder(self, stream: StreamId) -> Hold | None:
         return await self._handle.read(retention_policy.holder, stream, self._handle.clock.now_ms())
 
-    async def remove(self, stream: StreamId, *, is_erased: bool = False) -> bool:
+    async def remove(
+        self, stream: StreamId, *, is_erased: bool = False, expected_head: int | None = None
+    ) -> bool:
         database, random = self._handle.database(), self._handle.random
         at, id_ = self._handle.clock.now_ms(), random(16).hex()
         request = EraseRequest(id=id_, scope="session", by="retention", at=at, name=stream)
         is_begun = await self._handle.write_whole(
-            retention_policy.begin_removal, request, random, is_erased=is_erased
+            retention_policy.begin_removal,
+            request,
+            random,
+            is_erased=is_erased,
+            expected_head=expected_head,
         )
         if is_begun:
             await erasure.go_on(database, self._handle.durability, self._handle.clock)

@@ -204,7 +204,12 @@ async def holder(db: Database, stream: StreamId, now: int | None) -> Hold | None
 
 
 async def remove(
-    db: Database, stream: StreamId, now: int | None, *, is_erased: bool = False
+    db: Database,
+    stream: StreamId,
+    now: int | None,
+    *,
+    is_erased: bool = False,
+    expected_head: int | None = None,
 ) -> bool:
     """Implement ``RetentionService.remove``."""
     ns = db.namespace
@@ -217,6 +222,8 @@ async def remove(
             raise SessionNotFound(stream)
         held, was_erased = _holding(rows[0]), bool(status[0][0])
         if held.forks or held.hold is not None or (is_erased and not was_erased):
+            return False
+        if expected_head not in (None, held.entries - 1):
             return False
         await _remove_stream(connected, ns, stream, sessions=0 if was_erased else -1)
         return True

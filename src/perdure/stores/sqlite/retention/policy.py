@@ -162,6 +162,7 @@ def begin_removal(
     random: RandomSource,
     *,
     is_erased: bool = False,
+    expected_head: int | None = None,
 ) -> bool:
     """Hide a session and record its removal; return False if the session is protected.
 
@@ -169,6 +170,8 @@ def begin_removal(
     """
     stream = tables.stream(namespace, request.name or "")
     if is_erased and stream.state.info.status != "erased":
+        return False
+    if expected_head not in (None, stream.state.head):
         return False
     if _holder(tables, stream, request.at) is not None:
         return False
