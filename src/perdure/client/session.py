@@ -291,7 +291,7 @@ class Session:
         """Append `items` atomically as a chain of entries after `parent`.
 
         Media given as bytes are stored outside the log; the entry contains a handle. Durable: all
-        items are stored on return; a crash stores either all items or none. The items of a draft
+        items are stored on return, and a crash never leaves only some of them. The items of a draft
         session are stored only with its first assistant message.
         Shape: for one item, its entry; for several items, a list of entries in the same order.
         Raises: EntryNotFound; InvalidEntry; WrongArgument for an invalid item; LimitExceeded for a

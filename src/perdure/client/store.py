@@ -235,13 +235,13 @@ class Store:
 
         Each write is a session, items, and options that are named as in `Session.append_many`, such
         as ``(session, [user("Hello")], {"expected_head": 4})``. Draft sessions in `writes` are
-        stored first. Durable: when this returns, either all writes are stored or none. With
-        `idempotency_key`, a repeated call appends nothing and returns the first call's entries,
-        with ``is_replay``. Raises: Unsupported for several sessions in a store of session files
-        (see `capabilities`); InvalidEntry for two writes to one session, or an item that cannot be
-        stored. Also raises HeadConflict, LeafConflict, IdempotencyMismatch, EntryNotFound,
-        WrongArgument, LimitExceeded, Erased and QuotaExceeded. After StoreUnavailable, the commit
-        might have succeeded, so repeat it with its `idempotency_key`.
+        stored first. Durable: on return, all writes are stored; a crash or an error never leaves
+        only some of them. With `idempotency_key`, a repeated call appends nothing and returns the
+        first call's entries, with ``is_replay``. Raises: Unsupported for several sessions in a
+        store of session files (see `capabilities`); InvalidEntry for two writes to one session, or
+        an item that cannot be stored. Also raises HeadConflict, LeafConflict, IdempotencyMismatch,
+        EntryNotFound, WrongArgument, LimitExceeded, Erased and QuotaExceeded. After
+        StoreUnavailable, the commit might have succeeded, so repeat it with its `idempotency_key`.
         """
         written = [(each._writer, items, options) for each, items, options in writes]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - of the handles
         return await commit_sessions(self.backend, self.outside, written, idempotency_key)

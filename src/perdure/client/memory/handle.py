@@ -228,7 +228,7 @@ class Memory:
 
         `include_past` adds facts that were or will be valid. Forgotten facts are never listed.
         `after` is a fact or its `cursor`; the list begins after this fact.
-        Raises: ValueError when `limit` is negative; WrongArgument if the scope needs `agent`.
+        Raises: ValueError when `limit` is negative; WrongArgument for scope "agent" without agent.
         """
         amount("limit", limit)
         within = _scope(subject, agent, scope)

@@ -258,7 +258,7 @@ class Session(Handle[AsyncSession]):
         """Append `items` atomically as a chain of entries after `parent`.
 
         Media given as bytes are stored outside the log; the entry contains a handle. Durable: all
-        items are stored on return; a crash stores either all items or none. The items of a draft
+        items are stored on return, and a crash never leaves only some of them. The items of a draft
         session are stored only with its first assistant message.
         Shape: for one item, its entry; for several items, a list of entries in the same order.
         Raises: EntryNotFound; InvalidEntry; WrongArgument for an invalid item; LimitExceeded for a
@@ -580,13 +580,13 @@ class Store(Handle[AsyncStore]):
 
         Each write is a session, items, and options that are named as in `Session.append_many`, such
         as ``(session, [user("Hello")], {"expected_head": 4})``. Draft sessions in `writes` are
-        stored first. Durable: when this returns, either all writes are stored or none. With
-        `idempotency_key`, a repeated call appends nothing and returns the first call's entries,
-        with ``is_replay``. Raises: Unsupported for several sessions in a store of session files
-        (see `capabilities`); InvalidEntry for two writes to one session, or an item that cannot be
-        stored. Also raises HeadConflict, LeafConflict, IdempotencyMismatch, EntryNotFound,
-        WrongArgument, LimitExceeded, Erased and QuotaExceeded. After StoreUnavailable, the commit
-        might have succeeded, so repeat it with its `idempotency_key`.
+        stored first. Durable: on return, all writes are stored; a crash or an error never leaves
+        only some of them. With `idempotency_key`, a repeated call appends nothing and returns the
+        first call's entries, with ``is_replay``. Raises: Unsupported for several sessions in a
+        store of session files (see `capabilities`); InvalidEntry for two writes to one session, or
+        an item that cannot be stored. Also raises HeadConflict, LeafConflict, IdempotencyMismatch,
+        EntryNotFound, WrongArgument, LimitExceeded, Erased and QuotaExceeded. After
+        StoreUnavailable, the commit might have succeeded, so repeat it with its `idempotency_key`.
         """
 
     def content(self, handle: str | InlineMedia | MediaPart) -> bytes:
@@ -958,7 +958,7 @@ class Memory(Handle[AsyncMemory]):
 
         `include_past` adds facts that were or will be valid. Forgotten facts are never listed.
         `after` is a fact or its `cursor`; the list begins after this fact.
-        Raises: ValueError when `limit` is negative; WrongArgument if the scope needs `agent`.
+        Raises: ValueError when `limit` is negative; WrongArgument for scope "agent" without agent.
         """
 
     def capture(self, episode: Episode, extractor: Extractor) -> list[Fact]:

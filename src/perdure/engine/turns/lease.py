@@ -1,8 +1,8 @@
 """The lease of a session during a turn: acquire it, renew it in time, release it.
 
 If the store can change the lease in a commit, the first commit of a turn acquires the lease, and
-the last commit releases it. In a store that can change the lease in a commit, the lease needs no
-commits of its own.
+the last commit releases it. In a store that can change the lease in a commit, only renewals of the
+lease are writes of their own.
 """
 
 from __future__ import annotations

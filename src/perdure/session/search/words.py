@@ -1,7 +1,7 @@
 """Split text into searchable words and fold them.
 
 Every backend indexes and matches the words that this module makes; no other module splits or folds
-text. With the same words, all backends find the same entries. The rules:
+text. All backends therefore find the same entries. The rules:
 
 - A word is a sequence of letters, digits and their marks. Every other character separates words,
   ``_`` too. ``foo_bar`` and ``src/foo.py`` are therefore several words in a row, and the query
@@ -239,8 +239,9 @@ def folded_runs(text: str) -> str:
     """Return the words of `text` that have non-ASCII characters, folded but not split.
 
     Shape: the words are in any order, each once. Every word of `terms` that has non-ASCII
-    characters is a substring of the result. If `text` is JSON, every non-ASCII word of the decoded
-    text is a substring, too, because the escapes of JSON can only make a word longer.
+    characters is a substring of the result. If `text` is JSON that escapes no letters, every
+    non-ASCII word of the decoded text is a substring, too, because other escapes only make a word
+    longer.
     """
     return " ".join(
         _folded_run(run) if len(run) <= LONGEST else _folded_pieces(run)

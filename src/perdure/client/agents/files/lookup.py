@@ -1,7 +1,7 @@
-"""Finds agents by id: first in the files of a project, then in the files of the user.
+"""Finds agents by id in the files of a project and in the files of the user.
 
-No two agents have the same id. If two files have the same id, or a file is invalid, only requests
-for the affected id fail.
+If two files have the same id, or if a file is invalid, `agent_named` fails only for the id of these
+files. `load_agents` fails for all ids.
 """
 
 from __future__ import annotations

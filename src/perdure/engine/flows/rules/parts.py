@@ -139,7 +139,7 @@ class ReflectionPart(msgspec.Struct, frozen=True):
     def is_closing(self, state: FlowState) -> bool:
         """Return whether the project's own checks run after the review.
 
-        The checks run only for the owner's review, because only the owner can have changed the
+        The checks run only after the owner's review, because the owner can have changed the
         project's files.
         """
         return writes_last(self.role)

@@ -43,7 +43,7 @@ def overrun_of(
     spent: Spending,
     granted_microcents: int | None = None,
 ) -> Overrun | None:
-    """Return how the call `called` could exceed the budget; None if it cannot exceed the budget."""
+    """Return how the call `called` could exceed the budget; None if its estimate is within it."""
     if not config.budget.max_cost_microcents:
         return None
     limit = max(config.budget.max_cost_microcents, granted_microcents or 0)

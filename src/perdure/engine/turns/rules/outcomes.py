@@ -248,7 +248,7 @@ def nothing_to_summarise(
 
 
 def on_wait_over(scribe: Scribe, happened: inputs.Waited, config: TurnConfig) -> None:
-    """Repeat the failed model call after the wait."""
+    """Make the next attempt of the failed model call, with the same model or with another one."""
     attempt_again(scribe, config)
 
 
