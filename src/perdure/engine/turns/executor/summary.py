@@ -52,8 +52,7 @@ async def summarise(
     A summary that is too short counts as a failed call, which leaves the context unchanged. If
     `is_asked`, an earlier attempt has asked the hooks, so they are not asked again.
     Units: `around` is the size of the session's instructions and tools in unscaled tokens;
-    `left_microcents` is what the calls are allowed to cost together (`money_left`); None means no
-    limit.
+    `left_microcents` limits the cost of all calls together (`money_left`); None means no limit.
     """
     model, settings = config.model, config.compaction
     working = config.working
