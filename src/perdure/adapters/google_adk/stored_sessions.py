@@ -215,8 +215,8 @@ class StoredSessions:
     async def _settle(self, stored: StoredSession) -> None:
         """Commit the user and app state that was given when a session was created.
 
-        The metadata of the session contains this state, so if the process is killed before it
-        commits the state, a later call commits the state from the metadata.
+        The metadata of the session contains the state, so if the process is killed before the
+        commit, a later call commits the state from the metadata.
         """
         changes = stored.initial
         if stored.session.head >= 0 or not (changes.user or changes.app):

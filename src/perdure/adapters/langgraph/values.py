@@ -40,9 +40,9 @@ class ChannelValue(msgspec.Struct, frozen=True):
     """A serialized value, and how it is stored.
 
     Shape: the value is stored in the checkpoint that is `back` checkpoints earlier on the path. If
-    `links` is above 0, that earlier checkpoint stores a tail: the value consists of a whole value
-    and `links` tails with `linked` bytes in total, and reading the value needs `span` checkpoints
-    before the checkpoint with the tail.
+    `links` is above 0, the value consists of a whole value and `links` tails with `linked` bytes in
+    total: the checkpoint `back` checkpoints earlier stores a tail, and reading the value needs
+    `span` checkpoints before that checkpoint.
     """
 
     type: str

@@ -79,7 +79,7 @@ class TypedPermissions(msgspec.Struct, frozen=True):
 
         If a command on the command line is not allowed yet, all commands on the command line are
         added to the allowed commands. If all commands on the command line are already allowed, only
-        these commands remain allowed. The allowed hosts change in the same way.
+        these commands remain allowed. The same rules apply to hosts as to commands.
         """
         named = commands_and_hosts(self.commands, self.domains)
         lines, globs = set(named.allowed_commands), set(named.allowed_command_globs)

@@ -326,7 +326,7 @@ class _Total:
 
     A file that is not a session is a failure only if `named` contains the file itself. `unchanged`
     lists the files without anything new for which `add` returned False. If `lists_all` is True,
-    `add` returns True for every such file, so `unchanged` is empty.
+    `add` returns True for a file without anything new, so `unchanged` is empty.
     """
 
     def __init__(self, named: Sequence[Path], done: str, *, lists_all: bool) -> None:

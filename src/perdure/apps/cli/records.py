@@ -258,10 +258,10 @@ async def _dearer_parts(
     """Return a warning for each kind of cached tokens that the user's price of a model lacks.
 
     If a price lacks a kind of cached tokens, these tokens cost as much as input tokens. Each
-    warning contains the number of such tokens. `read` returns the total costs for given prices. To
-    count the tokens of one kind, this function raises their price by one micro-cent per token, so
-    that the total cost rises by the number of tokens. Calls whose cost is recorded in the log do
-    not change the total.
+    warning contains the number of tokens of its kind. `read` returns the total costs for given
+    prices. To count the tokens of one kind, this function raises their price by one micro-cent per
+    token, so that the total cost rises by the number of tokens. Calls whose cost is recorded in the
+    log do not change the total.
     """
     lacking: dict[str, dict[str, Price]] = {"cache_read": {}, "cache_write": {}}
     for each in models:

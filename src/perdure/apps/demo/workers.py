@@ -130,8 +130,8 @@ def postgres(folder: Path, wait: Callable[[float], None] = time.sleep) -> Genera
 def _start(server: Any, wait: Callable[[float], None]) -> None:
     """Start the PostgreSQL server `server`; try again if its package stops waiting too early.
 
-    If the PostgreSQL server needs too long, its package raises an error. After this error, the
-    server continues to start, so a later call of the package finds the running server.
+    If the PostgreSQL server needs too long, its package raises an error, but the server continues
+    to start, so a later call of the package finds the running server.
 
     Raises: TimeoutExpired or AssertionError if the server is not ready after the last try.
     """

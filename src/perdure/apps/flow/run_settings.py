@@ -59,7 +59,7 @@ def resumed_settings(
     A model on the command line replaces a stored scenario, and a scenario replaces a stored model.
     If a command in `typed` is not allowed yet, all commands in `typed` are added to the allowed
     commands. If all commands in `typed` are already allowed, only these commands remain allowed.
-    The allowed hosts change in the same way.
+    The same rules apply to hosts as to commands.
     Raises: ConfigError.
     """
     if kept is None:

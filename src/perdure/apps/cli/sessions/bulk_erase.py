@@ -117,7 +117,7 @@ def _gone(earlier: Sequence[Certificate]) -> Counter[str]:
     """Return, for each session, the number of entries that a new erasure does not erase.
 
     A new erasure skips the entries that `earlier` erasures erased, and the entries that record the
-    `earlier` erasures. For a session that was erased as a whole, only later erasures count.
+    `earlier` erasures. Erasures up to the erasure of a whole session are not counted.
     """
     gone = Counter[str]()
     for line in (line for each in earlier for line in each.sessions):

@@ -128,8 +128,8 @@ def _without_unknown(
 def recast(document: DocumentBound, acting: RoleOptions, *, is_foreign: bool) -> tuple[Agent, ...]:
     """Return the agents of an existing flow, from agent files or from the stored snapshots.
 
-    `is_foreign` means that the flow was imported or is in an untrusted store. The agents of a
-    foreign flow get at most the permissions of the command line and the settings.
+    `is_foreign` means that the flow was imported or is in an untrusted store, so its agents get at
+    most the permissions of the command line and the settings.
 
     Raises: ConfigError if this version cannot read the agents, or if another model is requested,
     because the models were set when the flow began.

@@ -1,8 +1,8 @@
 """Checks the ``Host`` of every request, and adds headers to every answer.
 
 In a DNS rebinding attack, the name server of another site makes the site's host name point to this
-server, so that a page of the other site can send requests to this server. The ``Host`` of a request
-from this page names the other site.
+server, so that a page of the other site can send requests to this server; the ``Host`` of these
+requests names the other site.
 """
 
 from __future__ import annotations

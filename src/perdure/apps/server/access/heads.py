@@ -66,8 +66,8 @@ class _AtHead(StoredSession):
     async def commit(self, commit: Commit) -> CommitResult:
         """Store `commit`.
 
-        Raises: HeadChanged if the session has another head; the library does not retry the commit
-        after this error.
+        Raises: HeadChanged if the head of the session is not the expected one; the library does not
+        retry the commit after this error.
         """
         forked = [each.create.fork for each in commit.writes if each.create and each.create.fork]
         if self._head is not None and forked and forked[0].head != self._head:
