@@ -361,7 +361,7 @@ def test_doctor_reports_problems_and_remedies(imported: World) -> None:
     by_name = {check["name"]: check for check in checks["checks"]}
     assert {"python", "sqlite", "store", "privacy", "content", "encryption", "disk"} <= set(by_name)
     assert by_name["encryption"]["status"] == "warn"
-    assert by_name["privacy"]["detail"] == "only you may use the file (mode 600)"
+    assert by_name["privacy"]["detail"] == "only you can use the file (mode 600)"
     text = imported.ok("doctor").out
     assert re.search(r"^ok    content      \d+ entries in 1 log", text, re.MULTILINE)
 

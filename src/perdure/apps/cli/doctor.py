@@ -148,9 +148,9 @@ def _nearest(folder: Path) -> Path:
 def _privacy(file: Path) -> Check:
     mode = stat.S_IMODE(file.stat().st_mode)
     if mode & 0o077:
-        detail = f"other users may use the file (mode {mode:03o})"
+        detail = f"other users can use the file (mode {mode:03o})"
         return Check("privacy", "warn", detail, f"chmod 600 {file}")
-    return Check("privacy", "ok", f"only you may use the file (mode {mode:03o})")
+    return Check("privacy", "ok", f"only you can use the file (mode {mode:03o})")
 
 
 def _journal(file: Path) -> Check:
@@ -188,7 +188,10 @@ def _leftovers(file: Path) -> Iterator[Check]:
     for left in sorted(file.parent.glob(f"{file.name}-damaged*")):
         detail = f"a repair has set a damaged store aside: {left}"
         yield Check(
-            "damaged", "ok", detail, "its report.json says what was lost; it may be deleted"
+            "damaged",
+            "ok",
+            detail,
+            "report.json in this folder lists the losses; you can delete the folder",
         )
 
 
@@ -200,7 +203,7 @@ def _folder(folder: Path) -> Iterator[Check]:
     status: Status = "fail" if free < NO_SPACE_BYTES else "ok"
     if NO_SPACE_BYTES <= free < LITTLE_SPACE_BYTES:
         status = "warn"
-    advice = None if status == "ok" else "free some space: a commit that does not fit is refused"
+    advice = None if status == "ok" else "free some space: a commit that does not fit fails"
     yield Check("disk", status, f"{size(free)} free", advice)
 
 
@@ -260,7 +263,9 @@ def _content_check(facts: StoreInfo, found: Verification | None) -> Check:
 def _durability(facts: StoreInfo) -> Check:
     if facts.durability == "full":
         return Check("durability", "ok", "full: commits survive power loss")
-    return Check("durability", "warn", f"{facts.durability}: may lose the newest on power loss")
+    return Check(
+        "durability", "warn", f"{facts.durability}: a power loss can lose the newest commits"
+    )
 
 
 def _rekey_advice(store: str | None) -> str:
@@ -281,7 +286,10 @@ def _encryption(facts: StoreInfo, store: str | None) -> Check:
     if facts.backend == "sqlite":
         advice = _rekey_advice(store)
     return Check(
-        "encryption", "warn", "the store is plain: who can read the file reads it all", advice
+        "encryption",
+        "warn",
+        "the store is plain: anyone who can read the file can read all sessions",
+        advice,
     )
 
 
@@ -322,7 +330,7 @@ def _servers() -> Iterator[Check]:
         return
     for faulty in configuration.faulty_servers:
         detail = f"{faulty.name} cannot be used: {'; '.join(faulty.faults)}"
-        yield Check("mcp", "fail", detail, f"put it right in {faulty.file}")
+        yield Check("mcp", "fail", detail, f"correct the server in {faulty.file}")
     if not servers:
         return
     if importlib.util.find_spec("mcp") is None:
