@@ -169,8 +169,8 @@ def _without_usage(message: Message) -> Message:
 def _first_undone_after(window: ContextWindow, at: int) -> int:
     """Return the position from which answers might have had less context than the current one.
 
-    The result is the position of the first undone compaction after `at`, 0 if a compaction before
-    the window was undone, or otherwise the end of the window.
+    The result is 0 if a compaction before the window was undone. Otherwise, the result is the
+    position of the first undone compaction after `at`, or the end of the window without one.
     """
     if not window.undone:
         return len(window.entries)

@@ -108,10 +108,10 @@ def _with_pins(
 def _has_hidden_ties(joined: ContextWindow, known: frozenset[EntryId]) -> bool:
     """Return True if the context before the entries `known` depends on unread entries.
 
-    The result is True if the newest compaction retains messages instead of entries, and `known`
-    contains this compaction, or a pinned entry that the compaction does not hide comes before the
-    entries in `known`. The result is also True if a pinned answer before `known` failed: the next
-    answer, which might be unread, replaces the failed answer.
+    The result is True if the newest compaction retains messages instead of entries, and either
+    `known` contains this compaction, or a pinned entry that the compaction does not hide comes
+    before the entries in `known`. The result is also True if a pinned answer before `known` failed:
+    the next answer, which might be unread, replaces the failed answer.
     """
     compaction = joined.state.compaction
     is_inside = compaction is not None and compaction.id in known

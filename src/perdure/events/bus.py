@@ -120,7 +120,7 @@ class LiveBus:
         self.relay: Relay | None = None
 
     def publish(self, event: LiveEvent, epoch: int = 0) -> None:
-        """Send `event` to all subscribers of its stream; never wait or raise.
+        """Send `event` to all subscribers of its stream. The call never waits and never raises.
 
         Other processes receive the event only if `epoch` matches the lease of the event's stream.
         """

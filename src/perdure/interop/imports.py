@@ -139,9 +139,9 @@ def _read_foreign(
 
 
 def _format_of(content: Content, format: FormatName) -> Format:
-    """Return the format of `content`.
+    """Return the format of `content`; perdure's own format, if requested, is not checked.
 
-    Raises: FormatError if `content` has no known format, or another format than `format`.
+    Raises: FormatError if the format is unknown, or if no line has the requested `format`.
     """
     if format == native.FORMAT or (format != "auto" and detection.has_line_of(content, format)):
         return format

@@ -297,7 +297,7 @@ def _newest_user(messages: Sequence[Message]) -> int:
 def _newest_text(message: Message) -> str:
     """Return the last text part of `message`.
 
-    Only the last text part of a user message is what the user wrote; perdure added the others.
+    Earlier text parts can come from other messages, such as a summary, that were merged into it.
     """
     texts = [part.text for part in message.parts if isinstance(part, TextPart)]
     return texts[-1] if texts else ""

@@ -242,7 +242,7 @@ def _with_mark(new: NewEntry, mark: str) -> NewEntry:
 def _about(entry: Entry | NewEntry) -> str | None:
     """Return the question that an answer is about; None for an entry of any other kind.
 
-    The body of an entry of any other kind, which a mark covers, contains the entry's references.
+    An answer's body does not name the question, so a mark covers the question and the body.
     """
     return str(entry.about) if entry.kind == Answer.kind else None
 

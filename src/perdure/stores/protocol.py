@@ -7,12 +7,12 @@ backend against this contract.
 The append rules are the same in every backend:
 
 1. A tree entry with parent ``LEAF`` gets the stream's leaf as its parent, inside the commit. Every
-appended tree entry becomes the leaf. A side entry of kind ``leaf`` makes its target the leaf.
+   appended tree entry becomes the leaf. A side entry of kind ``leaf`` makes its target the leaf.
 2. A parent must be a tree entry that the stream sees: its own, or shared by its origin.
 3. ``seq`` is dense per stream, in commit order; a commit's entries are consecutive.
 4. While a turn is open (see `StreamState.open_turn`), only writes that carry its lease can append
-tree entries. A write without the lease stores a side entry ``queued`` instead of a tree entry, and
-a ``leaf`` raises `TurnOpen`.
+   tree entries. A write without the lease stores a side entry ``queued`` instead of a tree entry,
+   and a ``leaf`` raises `TurnOpen`.
 5. A ``turn_started`` opens a turn and needs a lease; a ``turn_finished`` closes it.
 6. The part of a commit for a stream extends that stream's hash chain (``stores.chain``).
 """

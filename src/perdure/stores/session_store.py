@@ -332,8 +332,8 @@ async def exists(store: LogReader, stream: StreamId) -> bool:
 async def is_erased(store: SessionStore, stream: StreamId) -> bool:
     """Return whether `stream` was erased as a whole.
 
-    A backend that cannot erase removes streams instead; for a removed stream, the certificates of
-    the erasures decide.
+    A backend that cannot erase removes streams instead; there, a certificate shows that a missing
+    stream was erased.
     """
     with suppress(SessionNotFound):
         return await state_unless_erased(store, stream) is None

@@ -113,7 +113,7 @@ def tool(
     model gets returned text, media and `ToolOutput` unchanged, None as "done", and other values as
     JSON. If `needs_approval` is True, a person approves each call, in every mode, and sees its
     arguments. `needs_approval` can be a function that gets the tool's arguments, including
-    defaults, and returns whether a call needs approval; an error of this function means yes.
+    defaults, and returns whether a call needs approval; if it raises, the call needs approval.
     Units: `timeout_s` is in seconds, `max_output_bytes` in bytes of UTF-8.
     Raises: TypeError for a signature without a schema. Raises WrongArgument for a generator, a
     non-function, an invalid name or limit, or a `needs_approval` function with wrong parameters.

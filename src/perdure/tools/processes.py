@@ -44,9 +44,10 @@ class ProcessResult(msgspec.Struct, frozen=True):
 def small_environment(inherited: Mapping[str, str], working_dir: Path) -> dict[str, str]:
     """Return the few environment variables that programs need.
 
-    No variable in the result changes what a program does. The variables come from `inherited`.
-    Relative directories in PATH, and directories in `working_dir`, are dropped, because the model
-    might have written their files.
+    The variables that name the user, locale, time zone and folders come from `inherited`. All other
+    variables are dropped, because they could change what a program does. Relative directories in
+    PATH, and directories in `working_dir`, are dropped, because the model might have written their
+    files.
     """
     kept = {name: inherited[name] for name in _INHERITED if name in inherited}
     folders = inherited.get("PATH", _DEFAULT_PATH).split(os.pathsep)

@@ -162,10 +162,9 @@ def read_folder(folder: Path, readable: Readable | None = None) -> FlowFolder:
 def record_folders(folder: Path, run: Data, readable: Readable) -> Iterator[Path]:
     """Yield possible record folders of the flow in `folder`: in this folder, or in a workspace.
 
-    If the flow's state names a workspace that does not contain `folder`, the folder was moved or
-    received from others. For a folder that was moved or received, perdure does not read the
-    workspace that the state names, but the workspace whose state folder contains `folder`, if
-    reading that workspace is allowed.
+    A workspace that the user did not name must contain `folder`. If the workspace that the flow's
+    state names does not contain `folder`, the folder was moved or received from others; perdure
+    then reads the workspace whose state folder contains `folder`, if reading it is allowed.
     """
     whole = Path(os.path.realpath(folder))
     if Path(os.path.realpath(folder / RECORD)).is_relative_to(whole):

@@ -32,7 +32,7 @@ _batch = msgspec.json.Decoder(Batch)
 class LiveReceiver:
     """Registers for watched streams with an open model call of another process.
 
-    `_known` maps a stream to its last passed or skipped event (call, number, time of passing).
+    `_known` maps a stream to its last event that was passed or skipped, as (call, number, time).
     """
 
     def __init__(self, bus: LiveBus, table: LiveTable) -> None:

@@ -35,7 +35,7 @@ Parent = str | None
 
 
 class EntryLines(msgspec.Struct, frozen=True):
-    """The lines of an entry. The method `line` makes the last line, which can end a commit."""
+    """The lines of an entry. `line` makes the last line again, with the end of a commit."""
 
     lines: tuple[bytes, ...]
     last: Fields
@@ -104,7 +104,7 @@ Patch = tuple[dict[str, msgspec.Raw] | None, tuple[str, ...]]
 def _patch(entry: Entry, records: Sequence[Fields], codec: Codec) -> Patch | None:
     """Return the fields to set and the fields to drop, so that `records` give the body.
 
-    Return None if there are no such fields to set and drop.
+    Return None if no such fields can be computed; the body must then be stored whole.
     """
     try:
         plain = _plain(_join_records([codec.said(record, Media()) for record in records]))

@@ -181,12 +181,11 @@ def foreign_entry(log: IndexState, said: Said, parent: int | None, part: int) ->
 
 
 def _resolve_reference(log: IndexState, name: str, record: str, parent: int | None) -> int | None:
-    """Resolve the reference in the field `name` to the seq of a tree entry.
+    """Resolve the reference in the field `name` to the seq of a tree entry; None if there is none.
 
-    `record` is the id of the referenced record. If `record` is a side record, the field "target"
-    refers to the tree entry before the side record. If `record` is a side record, any other field
-    refers to the entry on the branch of `parent` whose parent is the tree entry before the side
-    record.
+    `record` is the id of the referenced record. A reference to a side record means a tree entry.
+    In the field "target", it means the tree entry before the side record. In any other field, it
+    means the child of that tree entry on the branch to `parent`.
     """
     seq = log.ids.get(record)
     if seq is None or log.rows[seq].lane == "tree":

@@ -79,8 +79,9 @@ class SessionIndex:
     def tail(self, stream: StreamId) -> Tail | None:
         """Return the end of the session's file.
 
-        Return None if there is no such session, if the whole file was already read, or if the end
-        of the file cannot be used without the rest.
+        Return None if there is no such session, if the whole file was already read, or if the
+        caller must read the whole file, for example because its header is not known yet.
+        Raises: StoreTooNew, StoreUnavailable.
         """
         path = self.path(stream)
         if path is None or path in self._logs:

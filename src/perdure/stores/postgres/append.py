@@ -228,7 +228,7 @@ class Appender:
     async def _creating(self, request: Request, write: Write) -> CommitResult | None:
         """Commit to a new stream on a fast path.
 
-        Returns None, and changes nothing, if the fast path does not support the commit.
+        Returns None, and changes nothing, if the commit cannot use the fast path.
         """
         if write.create is None or request.key is not None or write.taking is not None:
             return None

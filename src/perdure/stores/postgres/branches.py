@@ -373,7 +373,7 @@ async def branch(
     limit: int | None = None,
     kind: str | None = None,
 ) -> list[Entry]:
-    """Return the entries from the root to `leaf`; `kind` selects one kind, `limit` the newest."""
+    """Return entries from the root to `leaf`; if given, only of `kind`, only the newest `limit`."""
     if leaf is None:
         await ask_stream(db, stream)
         return []

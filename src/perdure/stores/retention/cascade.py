@@ -171,7 +171,7 @@ def takings(
 
     `heads` contains the heads of the targets; `seen` contains the visible entries of each stream
     that `streams_to_read` returns. If a summary that forks share must be erased, the call needs the
-    visible entries of all forks, and returns None if `seen` lacks some of these entries.
+    visible entries of all forks, and returns None if `seen` lacks a fork.
     """
     kin = _Kin(reach, relations)
     kept = kept_for((seen[fork] for fork in kin.nearest()), reach.targets)

@@ -65,8 +65,8 @@ class EraseRequest(msgspec.Struct, frozen=True, kw_only=True):
     def require_head(self, state: StreamState) -> None:
         """Check the head in `state`.
 
-        Raises: HeadConflict if the session is not erased and the head is not `expected_head`;
-        Erased if the request names single entries of an erased session.
+        Raises: HeadConflict if `expected_head` is given, the head differs from it, and the session
+        is not erased; Erased if the request names single entries of an erased session.
         """
         is_erased = state.info.status == "erased"
         if self.scope == "entries" and is_erased:

@@ -1,10 +1,10 @@
 """Classify the keys of a git configuration for the git commands that perdure runs.
 
-A key is allowed, overridden, or neither. An allowed key only changes the output of git commands. An
-overridden key could start a program, fetch, or point outside the working directory; `overrides_of`
-returns the value that disables the key. If a configuration sets a key that is neither allowed nor
-overridden, perdure asks a person whether git is allowed to run. The functions of this module are
-pure.
+A key is allowed, overridden, or neither. An allowed key changes at most the output of the git
+commands that perdure runs. An overridden key could start a program, fetch, or point outside the
+working directory; `overrides_of` returns the value that disables the key. If a configuration sets a
+key that is neither allowed nor overridden, perdure asks a person whether git is allowed to run. The
+functions of this module are pure.
 
 perdure runs the git commands status, log, diff, add, commit and ls-files.
 Source: ``git help -c`` of git 2.39. If later versions of git add keys to sections that one of the

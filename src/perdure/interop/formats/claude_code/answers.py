@@ -3,8 +3,8 @@
 Claude Code writes each block of an answer as a separate line. In a transcript, the parent of a
 tool's result is the block with the call. If an answer has two parallel calls, the second call and
 the first result are therefore siblings. If the import kept the parents of the transcript, the
-branch to the next answer would omit a result. To keep all results, the import makes one chain of an
-answer: first the blocks, then the results, each in the order in which they were written.
+branch to the next answer would omit a result. To keep all results, the import makes one chain of
+the blocks and results of an answer, in the order in which they were written.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ The functions of this module are pure. A session that was read from an Operator 
 gives the bytes of that file. For a changed session, new records are added to the bytes of its file.
 A session without an Operator file is written from scratch. In a new file, the tree comes first, in
 log order. Labels and the title follow; in Operator, they are records of the tree too, and they move
-the leaf. Therefore a file with labels or a title ends with a ``leaf`` record that moves back to the
-current leaf.
+the leaf. Therefore a new file with labels or a title ends with a ``leaf`` record that moves back to
+the current leaf.
 """
 
 from __future__ import annotations

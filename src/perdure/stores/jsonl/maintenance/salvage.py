@@ -2,7 +2,7 @@
 
 Files are indexed in the same way as in an undamaged folder, so the entry of an unreadable line
 keeps its seq. If the first line is not a header, this module reads a copy of the file that starts
-with a header made from the file's name. Only ``stores.maintenance.repair`` interprets the records.
+with a header made from the file's name. ``stores.maintenance.repair`` interprets the records.
 """
 
 from __future__ import annotations

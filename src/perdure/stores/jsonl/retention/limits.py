@@ -106,7 +106,7 @@ class Limits:
     # -- keys
 
     def keys_since(self) -> int:
-        """Return the time before which used idempotency keys count as forgotten."""
+        """Return the stored time: idempotency keys used before it count as forgotten."""
         return decoded_side(self.folder, KIND, KEYS, _moment) or 0
 
     def forget_keys(self, before: int) -> int:

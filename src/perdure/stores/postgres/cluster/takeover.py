@@ -4,9 +4,8 @@ Fencing the sessions and queueing their work are one transaction, so a worker th
 leaves no partial change. No step waits for a lock, because a worker that was stopped inside a
 commit holds the row of its session. If the server waits for the stopped worker's next message,
 perdure ends the worker's connection, even if the connection belongs to a pooler. The server itself
-would not end the connection of a stopped worker, because the server applies no time limit between
-the messages of a pipeline. A session whose row is still locked is left for the next try, and does
-not delay other sessions.
+might never end the connection, because it applies no time limit between the messages of a pipeline.
+A session whose row is still locked is left for the next try, and does not delay other sessions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Read every row of a namespace that the server can still read, despite other damage.
 
-A stream is queried as a whole, then row by row if the server fails at one of its rows. Only
+A stream is queried as a whole, then row by row if the server fails at one of its rows.
 ``stores.maintenance.repair`` interprets the rows. The salvage runs on a thread with its own
 connection, which reads one snapshot and changes nothing.
 """

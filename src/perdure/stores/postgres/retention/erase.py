@@ -1,9 +1,8 @@
 """Erase data in one transaction: if the process is killed, nothing is erased.
 
-First, the streams in the scope of the erasure are locked in the order of their ids. After locking,
-the call searches for related streams again, until all related streams are locked. A fork created
-during an erasure waits, and then fails because its origin is erased. Writes to other streams
-continue.
+The call locks the streams in the scope of the erasure, in the order of their ids, and computes the
+scope again, until all streams in the scope are locked. A fork created during an erasure waits, and
+then fails if its origin was erased as a whole. Writes to other streams continue.
 """
 
 from __future__ import annotations

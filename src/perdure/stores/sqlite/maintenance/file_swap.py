@@ -168,7 +168,7 @@ def _set_aside(path: Path, aside: Path) -> None:
 
 
 def free_name(path: Path, word: str) -> Path:
-    """Return the first unused name next to `path` of ``NAME-word``, ``NAME-word-2`` and so on."""
+    """Return the first unused name next to `path`: ``NAME-word``, ``NAME-word-2``, ..."""
     for number in count(1):
         end = "" if number == 1 else f"-{number}"
         free = path.with_name(f"{path.name}-{word}{end}")
