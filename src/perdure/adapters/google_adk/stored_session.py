@@ -328,9 +328,9 @@ def snapshot_note(fold: StateFold) -> perdure.Note:
 
 
 def _batches(events: Sequence[Fields]) -> Iterator[list[Fields]]:
-    """Return `events` in batches; a rewind starts a new batch.
+    """Return `events` in batches of at most `_BATCH`; a rewind starts a new batch.
 
-    The events of a batch are appended below one parent, and the parent of a rewind is not the event
+    The events of a batch are appended as a chain, and the parent of a rewind is not the event
     before it.
     """
     batch: list[Fields] = []

@@ -142,9 +142,8 @@ class PerdureSession:
     async def save_state(self, state: RunState[Any, Any] | None, **options: Any) -> None:
         """Store the state of a paused run with the session; None removes the stored state.
 
-        Each call that waits for approval becomes a question. Earlier questions about calls that are
-        not in the state are withdrawn. `options` go to `RunState.to_string`. Durable: the state is
-        stored on return.
+        Each call that waits for approval becomes a question. Earlier questions about other calls
+        are withdrawn. `options` go to `RunState.to_string`. Durable: the state is stored on return.
         """
         wanted = approvals.undecided(state)
         text = None if state is None else state.to_string(**options)

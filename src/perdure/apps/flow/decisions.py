@@ -115,7 +115,7 @@ async def stop(
     by: ByOption = None,
     common: CommonOptions,
 ) -> None:
-    """End the turn of a node in any process; the node then waits for a reply.
+    """End the turn of a node, whichever process runs it; the node then waits for a reply.
 
     Examples:
         perdure flow stop 20260527T14 build

@@ -107,7 +107,9 @@ SourceOption = Annotated[
     list[str] | None,
     typer.Option(metavar="ENTRY", help="The full id of an entry that states the fact."),
 ]
-EverySubject = Annotated[bool, typer.Option("--all", help="Memories with any subject or none.")]
+EverySubject = Annotated[
+    bool, typer.Option("--all", help="Include memories of any subject, and of none.")
+]
 FromOption = Annotated[
     datetime | None,
     typer.Option("--from", metavar="TIME", help="The time from which the fact is true."),

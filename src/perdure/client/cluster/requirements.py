@@ -59,8 +59,8 @@ class FlowRequirement(msgspec.Struct, frozen=True):
 
     `agent` is a text that is the same for all flows with the same requirement.
 
-    Workers of earlier versions read `agent` as the id of an agent. `agent` contains a
-    colon, which no id of an agent contains, so workers of earlier versions take no flows.
+    Workers of earlier versions read `agent` as the id of an agent. `agent` contains a colon, which
+    no id of an agent contains, so workers of earlier versions take no flows.
     """
 
     agent: str

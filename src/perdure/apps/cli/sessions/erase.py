@@ -264,7 +264,7 @@ async def _require_own(session: Session, entries: Sequence[str]) -> None:
 async def _erase_entries(
     store: Store, session: Session, asked: EraseOptions, forks: ForkPolicy, common: CommonOptions
 ) -> int:
-    """Erase single entries, each named by its number or its whole id."""
+    """Erase single entries, each named by number, whole id or foreign id."""
     ids = (f"{session.id}/{each}" if each.isdecimal() else each for each in asked.only)
     found = [await session.entry(each) for each in ids]
     lines = [_entry_line(entry, session.id) for entry in found]

@@ -90,9 +90,7 @@ class ListFilters(msgspec.Struct, frozen=True):
     ] = False
     hides_ended: Annotated[
         bool,
-        typer.Option(
-            "--hide-ended", help="Leave out sessions that `perdure sessions end` has ended."
-        ),
+        typer.Option("--hide-ended", help="Leave out the sessions that have ended."),
     ] = False
     forks_of: Annotated[
         str | None,
