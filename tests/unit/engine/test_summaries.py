@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from perdure.client.agents.agent import Agent
@@ -9,13 +11,15 @@ from perdure.client.conversation.workspace import Workspace
 from perdure.engine.summaries import compact, entries_left, summarise_branch
 from perdure.engine.turns.environment import Environment
 from perdure.engine.turns.session_turns import Terms
-from perdure.errors import TurnOpen
+from perdure.errors import HeadConflict, TurnOpen
 from perdure.models.scenario import Hang
 from perdure.session.codec import body_of
 from perdure.session.ids import StreamId
-from perdure.session.ledger import ModelFinished
+from perdure.session.ledger import ModelCalled, ModelFinished
 from perdure.session.messages import assistant, user
+from perdure.session.notes import SessionReopened
 from tests.fakes.chats import MODEL, Stage, says
+from tests.fakes.rivals import meanwhile
 
 
 def under(stage: Stage) -> tuple[Environment, Terms]:
@@ -72,3 +76,20 @@ async def test_shared_entries_are_not_part_of_the_abandoned_branch() -> None:
     assert [entry.id for entry in left] == [b.id, c.id]
     assert [e.id for e in await entries_left(backend, session.id, c.id, None)] == [a.id, b.id, c.id]
     assert await entries_left(backend, session.id, a.id, c.id) == []
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+async def test_append_just_before_the_first_commit_prevents_a_conditional_compaction(
+    monkeypatch: pytest.MonkeyPatch, is_ended: bool
+) -> None:
+    stage = Stage(says("one"))
+    chat = await stage.chat()
+    await chat.send("hi")
+    if is_ended:
+        await chat.end()
+    head = (await stage.memory.state(chat.id)).head
+    first = SessionReopened.kind if is_ended else ModelCalled.kind
+    meanwhile(monkeypatch, stage.memory, first, partial(chat.session.append, user("meanwhile")))
+    with pytest.raises(HeadConflict):
+        await compact(*under(stage), focus=None, expected_head=head)
+    assert (await stage.memory.state(chat.id)).head == head + 1

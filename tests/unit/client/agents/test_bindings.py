@@ -22,6 +22,7 @@ from perdure.stores.session_store import SessionStore
 from perdure.tools.permissions import Permissions
 from tests.fakes.chats import MODEL, Stage, says
 from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.rivals import meanwhile
 
 WIDE: dict[str, Any] = {
     "scope": "full",
@@ -181,3 +182,14 @@ async def test_imported_session_is_exported_with_the_same_bytes() -> None:
     other = await imported(stage)
     first = await export_session(stage.memory, StreamId("s"), "perdure")
     assert (await export_session(other.memory, StreamId("s"), "perdure")).content == first.content
+
+
+async def test_agent_bound_just_before_another_binding_is_the_only_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage, agent = Stage(), helper("read_file")
+    runtime = stage.runtime(agent)
+    await stage.store.open_or_create("s")
+    meanwhile(monkeypatch, stage.memory, AgentBound.kind, lambda: runtime.resume("s", agent))
+    await runtime.resume("s", agent)
+    assert await stage.kinds() == [AgentBound.kind]

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from perdure.client.agents.chat import steer_open
 from perdure.client.conversation.workspace import Selection
 from perdure.errors import (
     InvalidTransition,
@@ -20,10 +21,12 @@ from perdure.models.scenario import Cut, Fail, Hang
 from perdure.session.codec import body_of
 from perdure.session.media.inline import media
 from perdure.session.messages import Message, assistant, tool_result, user
-from perdure.session.notes import WorkspaceChanged
+from perdure.session.notes import Queued, WorkspaceChanged
 from perdure.stores.protocol import Lease
 from perdure.tools.spec import ToolCall, ToolOutput
 from tests.fakes.chats import Stage, calls, says, until
+from tests.fakes.players import Hold, Theatre, words
+from tests.fakes.rivals import meanwhile
 
 
 async def test_awaiting_a_turn_returns_its_reply() -> None:
@@ -344,3 +347,27 @@ async def test_cancel_of_idle_chat_is_recorded_once() -> None:
     await chat.cancel()
     assert (await stage.kinds()).count("session_cancelled") == 1
     assert (await chat.session.info()).status == "active"
+
+
+@pytest.mark.parametrize("way", ["steer", "follow_up"])
+async def test_message_for_a_turn_that_has_just_ended_is_not_stored(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    hold = Hold()
+    theatre = Theatre(main=[(hold, *words("one"))])
+    chat = await theatre.chat()
+    turn = chat.send("hi")
+    await hold.entered.wait()
+
+    async def end() -> None:
+        hold.leave.set()
+        await turn
+
+    meanwhile(monkeypatch, theatre.memory, "message" if way == "steer" else Queued.kind, end)
+    if way == "steer":
+        assert await steer_open(theatre.memory, chat, "too late") is None
+    else:
+        with pytest.raises(InvalidTransition):
+            await chat.follow_up("too late")
+    kinds = [entry.kind for entry in await theatre.entries()]
+    assert (kinds.count("message"), kinds.count(Queued.kind)) == (2, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 import pytest
 
@@ -11,6 +13,7 @@ from perdure.errors import IdempotencyMismatch
 from perdure.session.notes import WorkspaceChanged
 from perdure.tools.permissions import Permissions
 from tests.fakes.players import Theatre
+from tests.fakes.rivals import meanwhile
 
 AGENT = Agent("helper", model="p:main", instructions="{{ctx.shop}} {{ctx.size}} {{ctx.selection}}")
 PLACE = Workspace(variables={"shop": "tea", "size": "big"}, selection=Selection("a.py", 1, 2))
@@ -71,3 +74,18 @@ async def test_scope_restricted_at_resume_is_not_recorded_in_the_session() -> No
     (change,) = await theatre.bodies(WorkspaceChanged)
     assert change.workspace["scope"] == "project"
     assert narrowed.workspace.scope == "sandboxed"
+
+
+async def test_workspace_changes_at_the_same_moment_are_combined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theatre = Theatre()
+    runtime = theatre.runtime(AGENT)
+    older = await runtime.start(AGENT, workspace=PLACE, id="s")
+    newer = await runtime.resume("s")
+    moving = partial(runtime.resume, "s", workspace=Workspace(variables={"shop": "coffee"}))
+    meanwhile(monkeypatch, theatre.memory, WorkspaceChanged.kind, moving)
+    await older.send("one", variables={"size": "small"})
+    await newer.send("two")
+    systems = [request.system for request in theatre.players.requests]
+    assert systems == ["coffee small a.py:1-2"] * 2

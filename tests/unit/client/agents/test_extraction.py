@@ -289,3 +289,17 @@ def test_agent_snapshot_and_agent_file_contain_the_extractor() -> None:
     with pytest.raises(ConfigError, match="extractor"):
         agent_text(own)
     assert "extractor: model" in agent_text(MODEL)
+
+
+async def test_secret_at_the_end_of_a_shown_problem_is_masked(store: Store) -> None:
+    async def fail(*_: object) -> list[ExtractedFact]:
+        raise ConfigError("no " * 162 + "sk-ant-api03-" + "Ab1" * 30)
+
+    async with Runtime(store, agents=[agent_with(fail)], models=ScriptedModel(["Yes."])) as runtime:
+        chat = await runtime.start("helper", subject="ana")
+        await chat.send("I like tea.")
+        await chat.end()
+    (outcome,) = await outcomes(store, chat.id)
+    assert outcome.problem is not None
+    assert "no no" in outcome.problem
+    assert "sk-ant" not in outcome.problem

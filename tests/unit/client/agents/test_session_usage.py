@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from perdure.stores.protocol import StreamState
 from perdure.tools.decorator import tool
 from perdure.tools.spec import Subject, ToolSpec
 from tests.fakes.players import Hold, Theatre, asks, words
+from tests.fakes.rivals import meanwhile
 from tests.fakes.sources import claude_file
 
 
@@ -232,3 +234,18 @@ async def test_search_for_grants_reads_only_sessions_with_answers(
     monkeypatch.setattr(session_usage, "standing_of", counted)
     assert await grants_by_session(theatre.store) == {"s": ("strike it",)}
     assert read == ["s"]
+
+
+async def test_session_used_just_before_its_end_as_idle_stays_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theatre = Theatre()
+    agent = Agent("a", model="p:main")
+    runtime = theatre.runtime(agent, idle_timeout_s=60)
+    chat = await runtime.start(agent, id="s")
+    await chat.send("hi")
+    theatre.clock.advance(100)
+    append = partial(chat.session.append, user("still here"))
+    meanwhile(monkeypatch, theatre.memory, SessionEnded.kind, append)
+    assert await runtime.end_idle() == []
+    assert await theatre.bodies(SessionEnded) == []

@@ -11,6 +11,8 @@ from perdure.client.conversation.append import prepare_input
 from perdure.client.store import Store
 from perdure.errors import HeadConflict, LimitExceeded
 from perdure.session.messages import assistant, tool_call, tool_result, user
+from perdure.session.notes import SessionEnded
+from tests.fakes.rivals import meanwhile
 
 
 async def test_several_items_are_appended_in_order_in_one_commit(store: Store) -> None:
@@ -54,3 +56,15 @@ async def test_message_over_the_limit_is_refused_before_any_work(store: Store) -
     finally:
         use_input_limits(InputLimits())
     assert (await session.info()).messages == 1
+
+
+async def test_session_ended_just_before_another_end_is_ended_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await store.create(id="s")
+    await session.append(user("a"))
+    other = await store.open("s")
+    meanwhile(monkeypatch, store.backend, SessionEnded.kind, other.end)
+    assert await session.end() is None
+    kinds = [entry.kind async for entry in session.entries()]
+    assert kinds.count(SessionEnded.kind) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, Write
 from tests.fakes.chats import MODEL, Stage, calls, says, until
 from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.rivals import meanwhile
 
 WRITE = '{"path": "a.txt", "content": "x"}'
 """The arguments of a call that needs approval."""
@@ -113,3 +115,20 @@ async def test_answer_outside_of_choices_is_rejected_and_not_stored() -> None:
         with pytest.raises(InvalidEntry, match="'perhaps' is none of the answers allow, deny"):
             await session.answer(asked.id, "perhaps", by="me")
         assert (await store.backend.entries(session.id))[-1] == asked
+
+
+async def test_answer_given_just_before_another_answer_is_the_only_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(says(calls("write_file", json=WRITE)), says("done"))
+    agent = Agent("helper", model=MODEL, tools=("write_file",))
+    place = Workspace(working_dir=str(tmp_path))
+    chat = await stage.runtime(agent).start(agent, id="s", workspace=place)
+    turn = chat.send("go")
+    question = await asked(stage)
+    rival = partial(stage.store.answer, question, "deny", by="bob")
+    meanwhile(monkeypatch, stage.memory, Answer.kind, rival)
+    with pytest.raises(AlreadyAnswered, match="by bob"):
+        await stage.store.answer(question, "allow", by="ana")
+    await turn
+    assert (await stage.kinds()).count(Answer.kind) == 1

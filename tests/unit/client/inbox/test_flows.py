@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from perdure.errors import (
 )
 from perdure.session.flows.graph import FlowEdge, FlowNode, Graph
 from tests.fakes.flow_stage import FlowStage, ends, hands, says
+from tests.fakes.rivals import meanwhile
 
 pytestmark = pytest.mark.full_only
 
@@ -132,3 +134,15 @@ async def test_invalid_question_or_answer_is_rejected_with_its_reason(tmp_path: 
     (staged,) = await stage.store.questions()
     with pytest.raises(InvalidEntry, match="none of the answers approve, decline"):
         await stage.store.answer(staged.id, "By train.", by="ana")
+
+
+async def test_answer_given_just_before_another_answer_to_a_flow_is_the_only_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = stage_in(tmp_path)
+    await begun(stage)
+    (asked,) = await stage.store.questions()
+    rival = partial(stage.store.answer, asked.id, "By plane.", by="bob")
+    meanwhile(monkeypatch, stage.memory, "human_replied", rival)
+    with pytest.raises(AlreadyAnswered, match="by bob"):
+        await stage.store.answer(asked.id, "By train.", by="ana")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from perdure.session.notes import Answer
 from perdure.tools.permissions import Permissions
 from tests.fakes.chats import until
 from tests.fakes.flow_stage import FlowStage, ends, hands
+from tests.fakes.rivals import meanwhile
 
 pytestmark = pytest.mark.full_only
 
@@ -148,3 +150,18 @@ async def test_answer_given_during_a_change_of_consent_is_the_only_answer(tmp_pa
     notes = await stage.memory.notes(StreamId("f__owner"), (Answer.kind,))
     answers = [body for note in notes if isinstance(body := body_of(note), Answer)]
     assert [(answer.choice, answer.by) for answer in answers] == [("deny", "bob")]
+
+
+async def test_denial_just_before_a_call_is_allowed_for_the_flow_is_the_only_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = writing(tmp_path)
+    flow, task = await running(stage, SPLIT, *ROLES)
+    (first,) = await asked(stage, 1)
+    rival = partial(stage.store.answer, first.id, "deny", by="bob")
+    meanwhile(monkeypatch, stage.memory, Answer.kind, rival)
+    with pytest.raises(AlreadyAnswered, match="by bob"):
+        await stage.store.answer(first.id, "allow-flow", by="ana")
+    assert not [e for e in await stage.memory.entries(flow.id) if e.kind == "flow_consent"]
+    task.cancel()
+    await asyncio.wait((task,))

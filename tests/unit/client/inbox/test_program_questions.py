@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -21,6 +22,7 @@ from perdure.errors import (
 )
 from perdure.types import Answer, Question
 from tests.fakes.chats import MODEL, Stage, says
+from tests.fakes.rivals import meanwhile
 
 CALL = perdure.tool_call("c1", "send", {"text": "x" * 3000, "api_key": "sk-" + "a1B2" * 12})
 
@@ -190,3 +192,14 @@ async def test_question_of_the_same_user_can_be_answered_without_trust(
         assert isinstance(found.question, Question)
         await store.answer(found.id, "a", by="ana")
         assert await (await store.open("s")).answer_to(asked.id) == Answer("a", "ana")
+
+
+async def test_answer_just_before_a_withdrawal_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with perdure.open("memory:") as store:
+        session = await store.create(id="s")
+        asked = await session.ask("Which one?", ["a"])
+        answer = partial(store.answer, asked.id, "a", by="ana")
+        meanwhile(monkeypatch, store.backend, "question_withdrawn", answer)
+        assert await session.withdraw(asked) is None
+        assert await session.answer_to(asked) is not None
+        assert "question_withdrawn" not in [each.kind async for each in session.entries()]

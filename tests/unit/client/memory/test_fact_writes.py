@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,14 +13,16 @@ import pytest
 import perdure
 from perdure import user
 from perdure.client.clock import Outside
+from perdure.client.memory import fact_writes
 from perdure.client.store import Store
 from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.memory.facts import Fact
-from perdure.session.memory.kinds import FACT_KINDS, memory_stream
+from perdure.session.memory.kinds import FACT_KINDS, FactRemembered, memory_stream
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, CommitResult
 from tests.fakes.clock import ManualClock, SeededRandom
+from tests.fakes.rivals import meanwhile
 
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -256,3 +259,13 @@ async def test_correction_of_a_forgotten_fact_stores_no_text(
             await store.memory.correct(fact.id, "likes milk", idempotency_key=key)
         notes = await store.backend.notes(memory_stream("ana"), FACT_KINDS)
         assert not [note for note in notes if b"milk" in note.body]
+
+
+async def test_fact_remembered_just_before_the_same_fact_is_stored_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = FactRemembered("likes tea")
+    rival = partial(fact_writes.remember, store.backend, store.outside, new, "ana")  # elsewhere
+    meanwhile(monkeypatch, store.backend, FactRemembered.kind, rival)
+    await store.memory.remember("likes tea", subject="ana")
+    assert len(await store.memory.facts(subject="ana")) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ from perdure.engine.turns.state import Phase
 from perdure.errors import LeaseHeld, SessionNotFound
 from perdure.models.scenario import Hang
 from perdure.session.codec import body_of, new_side
-from perdure.session.ids import StreamId
+from perdure.session.ids import EntryId, StreamId
 from perdure.session.ledger import (
     Interrupted,
     ModelCalled,
@@ -35,12 +36,13 @@ from perdure.session.ledger import (
     TurnStarted,
 )
 from perdure.session.messages import Usage, user
-from perdure.session.notes import SessionInfoChanged
+from perdure.session.notes import Answer, SessionInfoChanged
 from perdure.stores.in_memory.store import MemoryStore
 from perdure.stores.protocol import Commit, CommitResult, Write
 from perdure.tools.spec import ToolSpec
 from tests.fakes.chats import Stage, calls, says, until
 from tests.fakes.players import Theatre, asks
+from tests.fakes.rivals import meanwhile
 
 S = StreamId("s")
 
@@ -259,3 +261,26 @@ async def test_expired_question_ends_its_turn_despite_concurrent_append(
     closed = await expire(Claim(theatre.memory, S, theatre.clock, "after", 1_000))
     assert closed is not None
     assert (await theatre.memory.state(S)).open_turn is None
+
+
+async def test_answer_just_before_the_end_of_an_expired_question_keeps_the_turn_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theatre = Theatre(main=[asks("strike")])
+    chat = await theatre.chat(tools=(STRIKE,), question_expires_s=60.0)
+    chat.send("go")
+
+    async def is_asked() -> bool:
+        return bool(await theatre.store.questions())
+
+    await until(is_asked)
+    (asked,) = await theatre.store.questions()
+    await chat.suspend()
+    theatre.clock.advance(60.0)
+    answer = Write(stream=S, entries=(new_side(Answer("deny", "ana"), EntryId(asked.id)),))
+    earlier = Commit(writes=(answer,), at=1)  # by a process whose clock is behind
+    meanwhile(
+        monkeypatch, theatre.memory, TurnFinished.kind, partial(theatre.memory.commit, earlier)
+    )
+    assert await expire(Claim(theatre.memory, S, theatre.clock, "after", 1_000)) is None
+    assert (await theatre.memory.state(S)).open_turn is not None
