@@ -302,9 +302,9 @@ def _calls(message: Message) -> tuple[ToolCallPart, ...]:
 
 
 def _with_settings_before(shown: Sequence[Shown], at: int) -> int:
-    """Return `at`, moved back over the entries without a message that directly precede it.
+    """Return `at`, moved back over preceding entries that are neither messages nor compactions.
 
-    Entries without a message, such as settings, belong to the next message.
+    Other entries, such as settings, belong to the next message.
     """
     while at > 0 and shown[at - 1].entry.kind not in (MESSAGE, Compaction.kind):
         at -= 1

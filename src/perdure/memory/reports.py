@@ -15,7 +15,7 @@ class Unread(ShortRepr, frozen=True):
 class ImportedFolder(ShortRepr, frozen=True):
     """The result of an import of a knowledge folder.
 
-    Shape: `files` and `passages` count all indexed files and passages after the import. `added`,
+    Shape: `files` and `passages` count what is indexed of the folder after the import. `added`,
     `changed` and `removed` name the files that differ from the last import. A file among `problems`
     that was indexed before stays indexed with its old passages.
     """

@@ -78,8 +78,8 @@ class SearchService(Protocol):
         """Store `vectors`, a mapping from the positions of texts to their vectors.
 
         `span` contains all positions in `vectors`, and is a part of the range that `unembedded`
-        returned. Texts that were erased get no vector. Return False, and store nothing, if another
-        process has already stored vectors for the texts in `span`.
+        returned. Texts that were erased get no vector. Return False, and store nothing, if the
+        stored vectors do not end at `span[0]`, because another process has changed them.
         Durable: the vectors survive the end of the process, but not a power cut. After a power cut,
         `unembedded` returns the texts again.
         Raises: StoreReadOnly, StoreFull, StoreUnavailable or Unsupported.

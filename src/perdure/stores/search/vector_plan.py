@@ -40,8 +40,8 @@ async def put_in(
 ) -> bool:
     """Store vectors for the texts after the position `span[0]`, up to the position `span[1]`.
 
-    Return False, and store nothing, if another process has already stored vectors for the texts in
-    `span`.
+    Return False, and store nothing, if the stored vectors of `model` do not end at `span[0]`,
+    because another process has changed them.
     """
     before, after = span
     if (await rows.state(model)).upto != before:

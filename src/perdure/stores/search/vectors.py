@@ -45,8 +45,8 @@ class VectorState(NamedTuple):
 class Unembedded(NamedTuple):
     """The next texts without a vector, in the order of the log.
 
-    Each text in `texts` has the position of the log after the text. `before` is the position before
-    the first text, and `end` is the position up to which the log was read.
+    `texts` are pairs of a text and the position of the log after the text. `before` is the position
+    before the first text, and `end` is the position up to which the log was read.
     """
 
     before: int
