@@ -94,9 +94,9 @@ async def delete(
 ) -> None:
     """Permanently delete a flow with the sessions of its roles and selectors.
 
-    Without --with-record, the record folder is not deleted. With --with-record the record is
-    removed too, unless its folder contains other files. A flow is not deleted while one of its
-    roles is at work.
+    Without --with-record, the record folder is not deleted. With --with-record, the record folder
+    is removed with all files in it; if it contains the workspace or another flow uses it, the
+    command fails. A flow is not deleted while one of its roles is at work.
 
     Examples:
         perdure flow delete 20260527T14 --yes

@@ -265,7 +265,7 @@ async def restore(
     is_forced: Annotated[
         bool,
         typer.Option(
-            "--force", help="Replace an existing store; the store is renamed, not deleted."
+            "--force", help="Replace an existing store, which is moved to another folder."
         ),
     ] = False,
     is_trusting: TrustOption = False,

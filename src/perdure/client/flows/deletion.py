@@ -43,8 +43,9 @@ async def delete_flow(
     Shape: `others` are all flows of the store; no flow except the deleted one is allowed to use the
     record folder.
     Durable: all changes are stored when this returns.
-    Raises: FlowRefusal while a role runs, and when another flow or file uses the record folder. If
-    FlowRefusal is raised, nothing is deleted.
+    Raises: FlowRefusal while a role runs, and when the record folder cannot be deleted, for example
+    because it contains the workspace or files of another flow. If FlowRefusal is raised, no session
+    is deleted.
     """
     flow = state.run.flow_id
     chose = {id: role for role, ids in state.selectors.items() for id in ids}

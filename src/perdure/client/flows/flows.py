@@ -279,7 +279,7 @@ class Flows:
         The files in the flow's record folder remain, unless `record` is "remove". Durable:
         everything is deleted on return; after a kill, call `delete` again. Raises: FlowNotFound if
         the flow does not exist; FlowRefusal while a role works, or if the record folder cannot be
-        removed. If FlowRefusal is raised, nothing is deleted.
+        removed. If FlowRefusal is raised, no session is deleted.
         """
         state = await self.state(flow)
         others = await self.list() if record == "remove" else None

@@ -287,7 +287,7 @@ class Flows(Handle[AsyncFlows]):
         The files in the flow's record folder remain, unless `record` is "remove". Durable:
         everything is deleted on return; after a kill, call `delete` again. Raises: FlowNotFound if
         the flow does not exist; FlowRefusal while a role works, or if the record folder cannot be
-        removed. If FlowRefusal is raised, nothing is deleted.
+        removed. If FlowRefusal is raised, no session is deleted.
         """
 
     def look(self, flow: StreamId) -> Flow:
