@@ -213,10 +213,10 @@ def branch_in(
 
 
 def around_in(heap: Heap, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
-    """Return the `references` on the branch to `leaf`, each with its neighbors.
+    """Return the `references` on the branch to `leaf`, each with up to `reach` neighbors per side.
 
-    Each returned entry has up to `reach` neighbors on either side. The call walks the branch in
-    memory, from `leaf` back to the first of `references`.
+    The call walks the branch in memory, from `leaf` back to the first of `references` and its
+    neighbors.
     """
     sought = {each: heap.nodes[each].depth for each in references if each in heap.nodes}
     if not sought:

@@ -112,10 +112,9 @@ def visible_ids(log: Log, references: Sequence[EntryId]) -> frozenset[EntryId]:
 
 
 def around(log: Log, leaf: EntryId, references: Sequence[EntryId], reach: int) -> list[Placed]:
-    """Return the `references` on the branch to `leaf`, each with its neighbors.
+    """Return the `references` on the branch to `leaf`, each with up to `reach` neighbors per side.
 
-    Each returned entry has up to `reach` neighbors on either side. The call walks the index of the
-    branch, and reads only the returned bodies.
+    The call walks the index of the branch, and reads only the returned bodies.
     """
     sought = {seq for each in references if (seq := tree_seq(log, each)) is not None}
     path = list(upwards(log, _leaf(log, leaf)))

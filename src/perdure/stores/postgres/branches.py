@@ -317,10 +317,7 @@ async def visible_ids(
 async def around(
     db: Database, stream: StreamId, leaf: EntryId, entries: Sequence[EntryId], reach: int
 ) -> list[Placed]:
-    """Return the `entries` on the branch to `leaf`, each with its neighbors.
-
-    Each entry has up to `reach` neighbors on either side.
-    """
+    """Return the `entries` on the branch to `leaf`, each with up to `reach` neighbors per side."""
     ns, places = db.namespace, [place for each in entries if (place := place_of(each))]
     streams, seqs = [place[0] for place in places], [place[1] for place in places]
     values = (streams, seqs, ns, ns, ns, *_place(leaf), ns, reach, ns, reach)

@@ -1,8 +1,8 @@
 """Wake iterators after commits: send NOTIFY, and listen on a separate connection.
 
-A commit wakes the iterators of its streams and those of the whole namespace. A commit does not wake
-the iterators of other streams. A notification names the streams of the commits that it reports. A
-commit does not include its NOTIFY, because PostgreSQL lets only one notifying transaction of the
+A commit wakes the iterators of its streams and those of the whole namespace. A notification names
+the streams of the commits that it reports, so that it does not wake the iterators of other streams.
+A commit does not include its NOTIFY, because PostgreSQL lets only one notifying transaction of the
 whole server commit at a time. NOTIFY is sent after the commit, and one NOTIFY can report many
 commits. If the notification is lost because the sending process died, the listener finds the commit
 by querying for streams with new entries.
@@ -33,7 +33,7 @@ POLL_S = 1.0
 PAYLOAD_BYTES = 7_500
 """Maximum size of a payload; PostgreSQL accepts 8,000.
 
-If the streams do not fit into a payload, it names none, and the listener queries for them.
+If the streams do not fit into a payload, it names none, and the listener wakes all iterators.
 """
 
 RECONNECT_S = 0.25
