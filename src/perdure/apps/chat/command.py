@@ -429,7 +429,7 @@ AgentOption = Annotated[
         "--agent",
         metavar="AGENT",
         help="The agent: its file or its id (`perdure agents list`). With --session: the agent of "
-        "the session; the command reads the limits in the agent's file again.",
+        "the session, whose limits are read again, or any agent if the session has none here.",
     ),
 ]
 
