@@ -4,8 +4,8 @@ The functions of this module run on the writer thread between ``BEGIN IMMEDIATE`
 no other connection or process changes the data that they read. A commit to one stream is checked
 completely before its first write, so a rejected commit leaves no change. A commit to several
 streams is applied stream by stream, so that each stream sees the changes to the earlier streams.
-The writer sets a savepoint before a commit to several streams, so that a rejected commit leaves no
-change.
+Before a commit that appends to several streams or creates a stream, the writer sets a savepoint, so
+that a rejected commit leaves no change.
 """
 
 from __future__ import annotations
