@@ -10,7 +10,8 @@ import msgspec
 
 from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import ToolError
-from perdure.secrets.mask import mask_part, mask_secrets, masked_value
+from perdure.secrets.mask import MASK, mask_part, mask_secrets, masked_value
+from perdure.secrets.shapes import is_secret_field
 from perdure.session.messages import ToolCallPart
 
 Decision = Literal["run", "ask", "refuse", "examine"]
@@ -120,7 +121,8 @@ def _preview_value(name: str, value: object) -> object:
             return mask_secrets(text)
     data = text.encode(errors="replace")
     # Masked before it is cut, because a secret may cross the end.
-    head = mask_part(text[: 2 * HEAD], 0, HEAD)
+    begin = text[: 2 * HEAD]
+    head = MASK if is_secret_field(name, begin) else mask_part(begin, 0, HEAD)
     return {"head": head, "bytes": len(data), "blake2b_256": hash_of(data)}
 
 

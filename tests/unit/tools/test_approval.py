@@ -34,3 +34,9 @@ def test_head_of_a_long_argument_shows_no_part_of_a_secret_at_its_end() -> None:
         text = "y" * (start - 1) + " " + KEY + " y" * HEAD
         shown = cast("dict[str, object]", shown_arguments({"content": text})["content"])
         assert "ghp_" not in str(shown["head"])
+
+
+def test_head_of_a_long_argument_with_the_name_of_a_secret_is_masked() -> None:
+    for value in ("tulip77 " * 400, ["tulip77"] * 400):
+        shown = cast("dict[str, object]", shown_arguments({"password": value})["password"])
+        assert (shown["head"], isinstance(shown["bytes"], int)) == ("[redacted]", True)
