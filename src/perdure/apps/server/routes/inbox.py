@@ -82,9 +82,10 @@ async def answer_question(
     return entry_view(answered)
 
 
-@post("/inbox/{question:str}/answer", include_in_schema=False)
-async def reject_incomplete_id(question: FromPath[str]) -> None:
+@post("/inbox/{question:str}/answer", include_in_schema=False, is_keyed=True)
+async def reject_incomplete_id(caller: TheCaller, question: FromPath[str]) -> None:
     """Reject an id without ``/``, for which the router would answer 405."""
+    caller.require("write")
     raise QuestionNotFound(question)
 
 

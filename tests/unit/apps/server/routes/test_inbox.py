@@ -39,6 +39,13 @@ async def test_turn_continues_after_its_question_is_answered_over_http(tmp_path:
             for client in (server.http, stranger):
                 got = await client.post(f"/v1/inbox/{unknown}/answer", json={"answer": "once"})
                 assert (got.status_code, got.json()["code"]) == (404, "question_not_found")
+        for unknown in ("nobody/1", "nobody"):
+            url_of_unknown = f"/v1/inbox/{unknown}/answer"
+            keyed = {"Idempotency-Key": f"key of {unknown}"}
+            got = await server.http.post(url_of_unknown, json={"answer": "once"}, headers=keyed)
+            assert (got.status_code, got.json()["code"]) == (404, "question_not_found")
+            got = await (await server.client("read")).post(url_of_unknown, json={"answer": "once"})
+            assert (got.status_code, got.json()["code"]) == (403, "role_missing")
         choice = question["question"]["choices"][0]
         desk = await server.client(id="3f9a12cd")
         answered = await desk.post(url, json={"answer": choice})
