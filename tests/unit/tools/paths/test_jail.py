@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -365,6 +366,29 @@ def test_directory_swapped_for_a_link_never_leads_outside_the_root(
                     contents.add(b"refused")
     assert contents <= {b"inside", b"refused"}
     assert SECRET not in contents
+
+
+@pytest.mark.parametrize(("path", "target"), [("late", "secret.txt"), ("late/secret.txt", "")])
+def test_link_that_replaces_a_checked_name_is_not_followed(
+    root: Path, outside: Path, monkeypatch: pytest.MonkeyPatch, path: str, target: str
+) -> None:
+    late, checked = root / "late", root / path
+    checked.parent.mkdir(exist_ok=True)
+    checked.write_bytes(b"inside")
+    assert read(root, path) == b"inside"
+    real = os.open
+
+    def swapped(name: str, *how: Any, **options: Any) -> int:
+        if name == "late":
+            monkeypatch.undo()
+            late.rename(root / "aside")
+            late.symlink_to(outside / target)
+        return real(name, *how, **options)
+
+    monkeypatch.setattr(os, "open", swapped)
+    with pytest.raises(ToolError):
+        read(root, path)
+    assert late.is_symlink()
 
 
 def open_descriptors() -> list[Path]:
