@@ -187,7 +187,7 @@ async def test_protected_file_is_neither_read_nor_written_with_any_permissions(
         scope = SCOPES[(turn - number) % len(SCOPES)]
         home = tmp_path / str(number)
         names = [path, f"./{path}", "link"] + ([str(home / path)] if scope == "full" else [])
-        chosen = names if turn else [names[number % len(names)]]
+        chosen = names if turn else [names[number // len(SCOPES) % len(names)]]
         with case((path, scope, chosen)), monkeypatch.context() as patch:
             await require_protected(home_in(home, patch), patch, path, scope, chosen)
 

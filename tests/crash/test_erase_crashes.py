@@ -112,6 +112,6 @@ async def require_survival(
     for place in places:
         found.append(await has_begun(backend, place))
         await erase_for_good(backend, place, pages)
-    assert len(places) * step > 10
+    assert len(places) > 2
     assert found == sorted(found)  # first it has not begun, then it is finished on opening
     assert found[-1]
