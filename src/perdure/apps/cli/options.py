@@ -145,7 +145,7 @@ SourceFilter = Annotated[
     typer.Option(
         metavar="PROGRAM",
         help="Only sessions imported from this program, such as claude-code; perdure: only "
-        "sessions that were not imported.",
+        "sessions that no other program wrote.",
     ),
 ]
 ScenarioOption = Annotated[

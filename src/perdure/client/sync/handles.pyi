@@ -282,7 +282,7 @@ class Session(Handle[AsyncSession]):
         Contents without a handle are rejected. `aliases` contains a name or None for each item;
         `entry` finds an entry by its alias. An alias that is already in use moves to the new entry.
         A `Note` among the items is about the item before it; a first `Note` is about the session.
-        Durable: on return, either all items are stored or none. With `idempotency_key`, a repeated
+        Durable: all items are stored on return, never only some. With `idempotency_key`, a repeated
         call appends nothing and returns the first call's entries, with `Appended.is_replay`.
         Raises: HeadConflict, LeafConflict or IdempotencyMismatch; the errors of `append`.
         """
@@ -494,7 +494,7 @@ class Session(Handle[AsyncSession]):
         The call also erases labels, tool call records, summaries and search texts that repeat the
         bodies, media without another reference, and the stored original of an import. Contexts skip
         the erased entries. For entries that forks share, `forks` "refuse" raises an error, "keep"
-        retains them in the forks, and "erase" erases them there, too. The erasure cannot be undone;
+        does not erase them, "erase" erases them in the forks, too. The erasure cannot be undone;
         copies elsewhere stay. Durable: the erasure is stored. `by` names the requester
         (docs/guides/erasure.md). Raises: EntryNotFound; InvalidEntry unless all are conversation
         entries, notes or labels of this session; SessionHasForks; TurnOpen; Erased; Unsupported.
