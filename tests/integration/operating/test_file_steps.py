@@ -22,6 +22,7 @@ from perdure.tools.builtin import edits
 from perdure.tools.paths.jail import Place
 from tests.fakes.faulty_files import Operation, planned
 from tests.fakes.samples import case
+from tests.fakes.tool_calls import Tools
 
 Write = Callable[[Path, str], None]
 """Writes a text to a file below a folder, the only file that remains there."""
@@ -185,3 +186,17 @@ async def test_backup_appears_with_synced_files(tmp_path: Path) -> None:
     files = [each.stat() for each in folder.iterdir()]
     assert len(files) == 2
     assert {(each.st_ino, each.st_size) for each in files} <= steps.synced
+    assert folder.stat().st_ino in {inode for inode, _ in steps.synced}
+    assert folder.parent.stat().st_ino in steps.synced_after
+
+
+async def test_appended_text_is_synced(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    synced: set[int] = set()
+    with planned(
+        lambda name, args: synced.add(os.fstat(args[0]).st_size) if name == "fsync" else None
+    ):
+        for _ in range(2):
+            await Tools(tmp_path).run(edits.write_file, path="log", content="x\n", append=True)
+    assert file.read_text() == "x\nx\n"
+    assert 4 in synced

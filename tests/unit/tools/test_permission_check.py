@@ -153,3 +153,13 @@ def test_every_approval_mode_has_a_decision_for_every_action() -> None:
 def test_call_without_an_examine_function_gives_no_grant() -> None:
     spec = msgspec.structs.replace(spec_of(), examine=None)
     assert judge_call(spec, {"what": "x"}, mode("ask")).grant is None
+
+
+def test_end_of_a_cut_call_shows_no_part_of_a_secret() -> None:
+    call = ToolCallPart("c", "act", {"what": "no " * 163 + KEY})
+    judge = judge_of(registry_of([spec_of()]), mode("ask"))
+    ruling = judge(call, frozenset(), Bound())
+    assert ruling.preview is not None
+    for shown in (ruling.text, ruling.preview):
+        assert "no no" in shown
+        assert "ghp_" not in shown

@@ -145,6 +145,7 @@ async def test_no_tool_shows_part_of_a_secret() -> None:
             shown = [
                 await history.read_session("s"),
                 await history.read_entry("s/0"),
+                *[await history.read_entry("s/0", offset) for offset in (20, 700, 1_000)],
                 *[await history.recall(each) for each in ("Which moon?", "Which sun?", "word")],
                 *[await history.search_sessions(each) for each in ("moon", "private", lines[20])],
             ]

@@ -25,8 +25,10 @@ from perdure.errors import (
     WrongArgument,
 )
 from perdure.session.ids import StreamId
+from perdure.session.ledger import TurnRequested
 from tests.fakes.clock import START_MS
 from tests.fakes.mcp_servers import light
+from tests.fakes.rivals import meanwhile
 from tests.fakes.samples import ALL_ONLY
 from tests.fakes.workers import until
 
@@ -533,3 +535,13 @@ async def test_message_that_no_agent_can_send_is_not_added(store: Store) -> None
     with pytest.raises(LimitExceeded):
         await store.schedule.add(chat.id, "x" * 100_000_000, at=DUE)
     assert await store.schedule.list() == []
+
+
+async def test_recurring_message_planned_at_the_same_moment_is_planned_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Runtime(store, agents=[DAILY]) as runtime:
+        rival = Scheduler(runtime).plan
+        meanwhile(monkeypatch, store.backend, TurnRequested.kind, rival)
+        await Scheduler(runtime).plan()
+        assert len(await store.schedule.list()) == 1

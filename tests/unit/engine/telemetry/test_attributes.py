@@ -87,3 +87,11 @@ def test_telemetry_contains_the_tools_that_fit() -> None:
     text = shown_tools(tools)
     assert len(text) <= MAX_CONTENT
     assert [each["name"] for each in msgspec.json.decode(text)] == ["t0", "t1", "t2", "t3"]
+
+
+def test_end_of_cut_system_prompt_contains_no_part_of_a_secret() -> None:
+    (whole,) = msgspec.json.decode(shown_instructions("x" * MAX_CONTENT))
+    text = "x" * (len(whole["content"]) - 11) + " " + KEY
+    (told,) = msgspec.json.decode(shown_instructions(text))
+    assert told["content"].startswith("xxx")
+    assert "sk-ant" not in told["content"]

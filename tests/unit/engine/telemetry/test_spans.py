@@ -11,6 +11,7 @@ from opentelemetry.trace import StatusCode
 
 from perdure.client.agents import runtime_services
 from perdure.client.agents.chat import Chat
+from perdure.engine.telemetry.attributes import MAX_CONTENT
 from perdure.errors import TurnFailed
 from perdure.events.scope import within
 from perdure.models.scenario import CallTools, Fail, Reply, ScriptedCall
@@ -216,3 +217,14 @@ async def test_running_turns_and_tokens_are_measured_by_namespace(
     tokens = told.points("gen_ai.client.token.usage")
     assert {point.attributes["perdure.namespace"] for point in tokens} == {"shop"}
     assert {point.attributes["gen_ai.request.model"] for point in tokens} == {"test"}
+
+
+async def test_end_of_cut_tool_result_contains_no_part_of_a_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    long = "x" * (MAX_CONTENT - len(": nothing, but a key sk-ant-a1"))
+    chat, told = await observed(monkeypatch, looking(long), says("done"), has_content=True)
+    await chat.send("go")
+    result = attributes(told.span("execute_tool look"))["gen_ai.tool.call.result"]
+    assert "but a key" in result
+    assert "sk-ant" not in result

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import perdure
 from perdure.apps.server.access.heads import at_head, heads_in
 from perdure.apps.server.problems import HeadChanged, Problem
 from perdure.errors import HeadConflict, SessionNotFound
+from perdure.stores.retention.erase import Certificate, EraseRequest
 from perdure.testing import ScriptedModel
+from tests.fakes.rivals import meanwhile
 from tests.fakes.served import served
 
 pytestmark = pytest.mark.full_only  # each test has a server of its own
@@ -234,3 +237,36 @@ def test_header_with_several_etags_is_parsed() -> None:
     for wrong in ("", ",", "7", '"7', '"1""2"', '"1" "2"', '"1";"2"', 'w/"1"', "," * 100_000 + "x"):
         with pytest.raises(Problem, match="list of entity tags"):
             heads_in("If-Match", [wrong])
+
+
+async def test_append_just_before_a_conditional_erasure_prevents_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        session = await server.store.open(await server.said("hi"))
+        url = f"/v1/sessions/{session.id}"
+        head = {"If-Match": (await server.http.get(url)).headers["etag"]}
+        service = server.store.backend.retention
+        erase = service.erase
+
+        async def erase_later(request: EraseRequest) -> Certificate:
+            await session.append(perdure.user("more"))
+            return await erase(request)
+
+        monkeypatch.setattr(service, "erase", erase_later)
+        refused = await server.http.delete(url, headers=head)
+        assert (refused.status_code, refused.json()["code"]) == (412, "head_conflict")
+        assert (await session.info()).status == "active"
+
+
+async def test_append_just_before_a_conditional_compaction_prevents_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(tmp_path, ["one"]) as server:
+        session = await server.store.open(await server.said("hi"))
+        url = f"/v1/sessions/{session.id}"
+        head = {"If-Match": (await server.http.get(url)).headers["etag"]}
+        append = partial(session.append, perdure.user("more"))
+        meanwhile(monkeypatch, server.store.backend, "model_called", append)
+        refused = await server.http.post(f"{url}/compact", json={}, headers=head)
+        assert (refused.status_code, refused.json()["code"]) == (412, "head_conflict")
