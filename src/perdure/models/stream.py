@@ -24,6 +24,7 @@ from perdure.models.protocol import (
     ToolCallDelta,
     UsageUpdate,
 )
+from perdure.secrets.mask import mask_part
 from perdure.session.messages import (
     Message,
     Part,
@@ -33,6 +34,9 @@ from perdure.session.messages import (
     ToolCallPart,
     Usage,
 )
+
+_SHOWN = 200
+"""Number of characters of invalid arguments that their error shows."""
 
 INVALID_JSON = "__invalid_json__"
 """Name of the single argument that contains the text of arguments that are no JSON object.
@@ -55,7 +59,8 @@ def malformed_arguments(call: ToolCallPart) -> InvalidArguments | None:
     sent = invalid_json(call)
     if sent is None:
         return None
-    return InvalidArguments(call.name, f"the arguments are not a JSON object: {sent[:200]}")
+    shown = mask_part(sent[: 2 * _SHOWN], 0, _SHOWN)  # masked before it is cut
+    return InvalidArguments(call.name, f"the arguments are not a JSON object: {shown}")
 
 
 def call_ids(messages: Iterable[Message]) -> frozenset[str]:

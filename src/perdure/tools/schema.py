@@ -15,6 +15,7 @@ from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 import msgspec
 
 from perdure.errors import InvalidArguments
+from perdure.secrets.mask import mask_secrets
 from perdure.tools.docstring import parse_docstring
 from perdure.tools.spec import ToolCall
 
@@ -119,7 +120,7 @@ def arguments_of(
         known = ", ".join(parameters.arguments.__struct_fields__) or "none"
         wrong = _wrong_arguments(parameters, args) or [where_first(str(error))]
         more = f"; and {len(wrong) - _WRONG_SHOWN} more" if len(wrong) > _WRONG_SHOWN else ""
-        shown = "; ".join(each[:_WRONG_CHARACTERS] for each in wrong[:_WRONG_SHOWN])
+        shown = "; ".join(mask_secrets(each)[:_WRONG_CHARACTERS] for each in wrong[:_WRONG_SHOWN])
         raise InvalidArguments(tool, f"{shown}{more} (its parameters: {known})") from error
     given = {name: getattr(found, name) for name in found.__struct_fields__}
     return {name: value for name, value in given.items() if value is not msgspec.UNSET}

@@ -26,6 +26,7 @@ from perdure.models.stream import (
     answer_of,
     call_ids,
     invalid_json,
+    malformed_arguments,
     repair_unicode,
 )
 from perdure.session.messages import (
@@ -313,3 +314,11 @@ def test_calls_are_complete_for_any_interleaving_of_single_characters(
     )
     message = made(*heads, *chain.from_iterable(rounds), STOP)
     assert [part.args for part in message.tool_calls] == arguments
+
+
+def test_error_for_invalid_arguments_shows_no_part_of_a_secret() -> None:
+    text = "no " * 62 + "sk-ant-api03-" + "Ab1" * 30
+    error = malformed_arguments(tool_call("a", "t", {INVALID_JSON: text}))
+    assert error is not None
+    assert "no no" in str(error)
+    assert "sk-ant" not in str(error)

@@ -295,3 +295,13 @@ def test_schema_of_a_function_is_the_same_every_time() -> None:
 
     first, second = (msgspec.json.encode(parameters_of(f).schema) for _ in range(2))
     assert first == second
+
+
+def test_error_for_a_long_wrong_argument_shows_no_part_of_a_secret() -> None:
+    def paint(colour: Literal["red"]) -> None:
+        """Paint."""
+
+    text = "no " * 320 + "sk-ant-api03-" + "Ab1" * 30
+    with pytest.raises(InvalidArguments, match="no no") as caught:
+        arguments_of("paint", parameters_of(paint), {"colour": text})
+    assert "sk-ant" not in str(caught.value)

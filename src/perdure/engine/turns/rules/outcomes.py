@@ -29,6 +29,7 @@ from perdure.engine.turns.rules.turn_end import (
 )
 from perdure.engine.turns.state import OpenCall, Phase
 from perdure.errors import ContextOverflow, ModelError
+from perdure.secrets.mask import mask_part
 from perdure.session.ledger import Failure, ModelFinished, ToolFinished, TurnStarted
 from perdure.session.messages import Message, TextPart, ThinkingPart, ToolResultPart
 from perdure.session.notes import SessionReopened
@@ -158,11 +159,18 @@ def _record_result(scribe: Scribe, happened: inputs.ToolReturned) -> None:
         duration_ms=happened.duration_ms,
         ends_session=happened.ends_session,
         whole=happened.whole,
-        summary=None if is_error else happened.text[:SUMMARY_CHARACTERS] or None,
+        summary=None if is_error else _shortened(happened.text) or None,
         delegated=happened.delegated,
     )
     scribe.side(finished, open_tool.seq)
     scribe.tree(Message("tool", (part,)))
+
+
+def _shortened(text: str) -> str:
+    """Return the beginning of a long `text`, masked before it is cut."""
+    if len(text) <= SUMMARY_CHARACTERS:
+        return text
+    return mask_part(text[: 2 * SUMMARY_CHARACTERS], 0, SUMMARY_CHARACTERS)[:SUMMARY_CHARACTERS]
 
 
 def call_failed(scribe: Scribe, happened: inputs.CallFailed, config: TurnConfig) -> None:

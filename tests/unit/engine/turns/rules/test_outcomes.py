@@ -151,3 +151,13 @@ def test_messages_dropped_from_a_request_are_reported() -> None:
 
 def test_first_effect_of_a_turn_is_a_model_call() -> None:
     assert isinstance(effect_of(Course().state), CallModel)
+
+
+def test_summary_of_a_long_result_has_no_part_of_a_secret_at_its_end() -> None:
+    course = Course()
+    course.happens(inputs.Answered(assistant("", tool_call("c1", "ask"))))
+    course.happens(inputs.ToolReturned("no " * 162 + "sk-ant-api03-" + "Ab1" * 30))
+    (finished,) = course.log.bodies(ToolFinished)
+    assert finished.summary is not None
+    assert finished.summary.startswith("no no")
+    assert "sk-ant" not in finished.summary
