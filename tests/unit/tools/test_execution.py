@@ -320,3 +320,20 @@ def test_shortened_text_is_valid_and_fits(text: str, limit_bytes: int) -> None:
         assert size_bytes <= limit_bytes
     else:
         assert size_bytes <= limit_bytes + 50
+
+
+async def test_secret_at_the_cut_of_a_long_result_is_scrubbed() -> None:
+    taint = Taint(Vault(environment={}))
+    taint.took("LOGIN", "swordfish")
+    for length in range(20, 60, 4):
+
+        @tool(max_output_bytes=100)
+        async def act() -> str:
+            """Act."""
+            return "no " * (length // 3) + "swordfish" + " no" * 100  # noqa: B023 - called at once
+
+        call = msgspec.structs.replace(tool_call_of("act"), secrets=taint)
+        run = await run_tool(act, call, clock=ManualClock())
+        assert run.whole is not None
+        assert "swordfish" not in run.whole
+        assert "swor" not in run.output.text

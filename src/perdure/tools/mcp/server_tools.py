@@ -7,7 +7,7 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -124,11 +124,14 @@ def _run(connection: Connection, name: str, tool: str, schema: Mapping[str, Any]
         result = await connection.call(name, tool, args)
         try:
             content = [part.model_dump(by_alias=True, mode="json") for part in result.content]
-            output = output_of(content, result.structured_content, is_error=result.is_error is True)
+            return output_of(
+                content,
+                result.structured_content,
+                is_error=result.is_error is True,
+                scrub=connection.secrets.scrub,
+            )
         except (AttributeError, TypeError, ValueError):
             raise ToolError(name, "the answer of its server cannot be read") from None
-        text = connection.secrets.scrub(output.text)
-        return msgspec.structs.replace(output, text=text)
 
     return run
 
@@ -142,44 +145,53 @@ PICTURES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 Content = Mapping[str, Any]
 
 
-def output_of(content: list[Content], structured: object, *, is_error: bool) -> ToolOutput:
-    """Convert a server's answer (its parts `content` and its value `structured`) to an output."""
+def output_of(
+    content: list[Content],
+    structured: object,
+    *,
+    is_error: bool,
+    scrub: Callable[[str], str] = str,
+) -> ToolOutput:
+    """Convert a server's answer (its parts `content` and its value `structured`) to an output.
+
+    `scrub` removes secrets from each text before the text is cut.
+    """
     texts: list[str] = []
     pictures: list[InlineMedia] = []
     for part in content[:MAX_PARTS]:
         picture = _picture(part) if len(pictures) < MAX_PICTURES else None
         if picture is not None:
             pictures.append(picture)
-        texts.append(_part_text(part))
+        texts.append(_part_text(part, scrub))
     if len(content) > MAX_PARTS:
         texts.append(f"[{len(content) - MAX_PARTS} more parts were left out]")
     if structured is not None and not any(part.get("type") == "text" for part in content):
         texts.append(msgspec.json.encode(structured).decode())
-    text = shorten_text("\n".join(texts), MAX_TEXT_BYTES)
+    text = shorten_text(scrub("\n".join(texts)), MAX_TEXT_BYTES)
     return ToolOutput(text or "done", is_error=is_error, media=tuple(pictures))
 
 
-def _part_text(part: Content) -> str:
+def _part_text(part: Content, scrub: Callable[[str], str]) -> str:
     kind = str(part.get("type", "unknown"))
     if kind == "text":
         return str(part.get("text", ""))
     if kind == "resource":
-        return _resource(part.get("resource"))
-    return f"[{' '.join((kind, *_facts(part)))}]"
+        return _resource(part.get("resource"), scrub)
+    return f"[{' '.join((kind, *_facts(part, scrub)))}]"
 
 
-def _resource(given: object) -> str:
+def _resource(given: object, scrub: Callable[[str], str]) -> str:
     resource: Content = cast("Content", given) if isinstance(given, Mapping) else {}
-    marker = f"[{' '.join(('resource', *_facts(resource)))}]"
+    marker = f"[{' '.join(('resource', *_facts(resource, scrub)))}]"
     text = resource.get("text")
     return f"{marker}\n{text}" if isinstance(text, str) else marker
 
 
-def _facts(part: Content) -> Iterator[str]:
+def _facts(part: Content, scrub: Callable[[str], str]) -> Iterator[str]:
     """Yield texts that describe a part of an answer, such as its type and size, not its content."""
     for name in ("mimeType", "name", "uri"):
         if isinstance(part.get(name), str):
-            yield str(part[name])[:200]
+            yield scrub(str(part[name]))[:200]
     encoded = part.get("data", part.get("blob"))
     if isinstance(encoded, str):
         yield f"{len(encoded.rstrip('=')) * 3 // 4} bytes"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from perdure.secrets.vault import Taint, Vault
 from perdure.session.media.inline import InlineMedia
 from perdure.tools.mcp.server_tools import MAX_PICTURES, output_of
 
@@ -65,3 +67,16 @@ def test_mcp_result_has_limits_for_parts_pictures_and_text() -> None:
     assert many.text.endswith("[44 more parts were left out]")
     long = output_of([{"type": "text", "text": "x" * 9_000_000}], None, is_error=False)
     assert len(long.text) <= 4 * 1024 * 1024
+
+
+def test_secret_at_the_cut_of_an_answer_is_scrubbed() -> None:
+    taint = Taint(Vault(environment={}))
+    taint.took("LOGIN", "swordfish")
+    uri = "a:" + "x" * 194 + "swordfish"
+    for part in (
+        {"type": "resource_link", "name": "notes", "uri": uri},
+        {"type": "resource", "resource": {"uri": uri, "text": "inside"}},
+        {"type": "text", "text": "ab swordfish " * 400_000},
+    ):
+        output = output_of([part], None, is_error=False, scrub=taint.scrub)
+        assert not re.search("sw|wo|rd|df|fi|sh", output.text)

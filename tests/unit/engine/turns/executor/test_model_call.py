@@ -11,6 +11,8 @@ import pytest
 import perdure
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.runtime import Runtime
+from perdure.engine.turns.executor.model_call import client_call
+from perdure.errors import ModelUnavailable
 from perdure.models.protocol import Delta, ModelInfo, ModelRequest, StreamEnd, TextDelta
 from perdure.models.retry import RetryPolicy
 from perdure.session.messages import MediaPart, assistant, user
@@ -94,3 +96,13 @@ async def test_context_beyond_the_window_is_trimmed_and_reported() -> None:
     await chat.send("and now?")
     assert "trimmed" in await stage.kinds()
     assert model.requests[-1].messages[-1].text.endswith("and now?")
+
+
+async def test_error_of_a_model_client_contains_no_secret() -> None:
+    async def fail() -> None:
+        raise ModelUnavailable("p:m", "no sk-ant-api03-" + "Ab1" * 30)
+
+    with pytest.raises(ModelUnavailable) as caught:
+        await client_call("p:m", fail())
+    for shown in (caught.value.reason, str(caught.value)):
+        assert "no [redacted]" in shown
