@@ -13,13 +13,15 @@ from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.messages import MediaPart, user
+from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.retention.limits import KEYS
 from perdure.stores.jsonl.store import JsonlStore
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.quotas import Quota
 from tests.conformance.store.building import append, create, erasure, header, said, texts
 from tests.fakes.clock import START_MS
-from tests.fakes.faulty_files import Operation, failing_at, planned
+from tests.fakes.faulty_files import Operation, Plan, failing_at, planned
 from tests.fakes.session_files import file_of, files_below
 from tests.integration.jsonl.conftest import Opener
 
@@ -97,6 +99,47 @@ async def test_first_commit_syncs_the_new_file_and_its_folder(
         await append(store, S, said("b"))
 
     assert (made, len(synced)) == (2, 3)  # the file and its folder; then the file alone
+
+
+def test_feed_with_a_second_name_on_a_full_disk_reports_the_full_disk(folder: Path) -> None:
+    place = Folder(folder, is_synced=False)
+    place.make()
+    feed = Feed(place)
+    feed.lose(S, range(1))
+    os.link(feed.path, folder / "other")
+    with planned(failing_at(1, errno.ENOSPC, "replace")), pytest.raises(StoreFull):
+        feed.lose(StreamId("t"), range(1))
+
+
+def collecting(synced: list[int]) -> Plan:
+    """Add the inode of each synced file or folder to `synced`."""
+    return lambda name, args: synced.append(os.fstat(args[0]).st_ino) if name == "fsync" else None
+
+
+def test_record_of_lost_entries_is_synced(folder: Path) -> None:
+    place = Folder(folder, is_synced=True)
+    place.make()
+    feed, synced = Feed(place), list[int]()
+    with planned(collecting(synced)):
+        feed.lose(S, range(1))
+    assert synced == [feed.path.stat().st_ino]
+
+
+async def test_removed_quota_is_gone_after_a_power_cut(open_store: Opener, folder: Path) -> None:
+    store = await open_store(durability="full")
+    await store.retention.set_quota(Quota(max_sessions=1))
+    synced: list[int] = []
+    with planned(collecting(synced)):
+        await store.retention.set_quota(Quota())
+        await store.retention.set_quota(Quota())
+    assert synced == [(folder / ".perdure" / "limits").stat().st_ino]
+
+
+async def test_quota_that_cannot_be_removed_is_reported(store: JsonlStore) -> None:
+    await store.retention.set_quota(Quota(max_sessions=1))
+    with planned(failing_at(1, errno.EROFS, "unlink")), pytest.raises(StoreReadOnly):
+        await store.retention.set_quota(Quota())
+    assert (await store.retention.quota())[0] == Quota(max_sessions=1)
 
 
 def keep_contents(operation: Operation, args: tuple[object, ...]) -> None:

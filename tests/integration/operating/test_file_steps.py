@@ -176,6 +176,18 @@ def test_new_folder_of_side_files_is_synced_with_its_first_file(tmp_path: Path) 
     assert {folder.inner.stat().st_ino, kept.parent.stat().st_ino} <= synced
 
 
+def test_new_folder_of_session_files_is_synced_with_its_parents(tmp_path: Path) -> None:
+    root = tmp_path / "a" / "store"
+    folder = Folder(root, is_synced=True)
+    synced: set[int] = set()
+    with planned(
+        lambda name, args: synced.add(os.fstat(args[0]).st_ino) if name == "fsync" else None
+    ):
+        folder.make()
+    parents = (tmp_path, tmp_path / "a", root, folder.inner)
+    assert {each.stat().st_ino for each in parents} <= synced
+
+
 async def test_backup_appears_with_synced_files(tmp_path: Path) -> None:
     address, folder = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "backup"
     async with open_store(address) as opened:

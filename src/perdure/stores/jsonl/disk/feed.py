@@ -233,9 +233,9 @@ class Feed:
             file = open_regular(self.path, _APPENDING)
             try:
                 if os.fstat(file).st_nlink > 1:  # it may have another name anywhere
-                    os.close(file)
                     self._folder.put_beside(self.path, read_regular(self.path))
-                    file = open_regular(self.path, _APPENDING)
+                    linked, file = file, open_regular(self.path, _APPENDING)
+                    os.close(linked)
                 size = os.fstat(file).st_size
                 is_cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"
                 os.write(file, b"\n" + line if is_cut else line)

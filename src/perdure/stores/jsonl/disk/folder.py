@@ -77,12 +77,14 @@ class Folder:
     def make(self) -> None:
         """Create the folder and its subfolders, readable by the owner only.
 
+        Durable: if the folder is synced (`is_synced`), the new folders are on the disk when the
+        call returns.
         Raises: StoreReadOnly, StoreFull, StoreUnavailable.
         """
         try:
             _check_folders(self.path)
             for name in ("locks", "leases", "partials", "keys", "blobs", "erasures", "new"):
-                _make(self.inner / name)
+                _make(self.inner / name, is_synced=self.is_synced)
         except OSError as error:
             self.fail(error)
 
@@ -326,11 +328,13 @@ def _check_folders(path: Path) -> None:
                     check_folder(folder / item.name)
 
 
-def _make(path: Path) -> None:
+def _make(path: Path, *, is_synced: bool) -> None:
     """Create the folder `path` and its missing parents, accessible to their owner only."""
     if not path.is_dir():
-        _make(path.parent)
+        _make(path.parent, is_synced=is_synced)
         path.mkdir(mode=0o700, exist_ok=True)
+        if is_synced:
+            sync_folder(path.parent)
 
 
 def _here() -> str:

@@ -68,7 +68,8 @@ class Limits:
         """Set the quota of the namespace."""
         with self.folder.hold_lock(QUOTA, ""):
             if quota.is_empty:
-                self.folder.remove_side(KIND, QUOTA)
+                with suppress(FileNotFoundError):
+                    self.folder.remove(self.folder.side(KIND, QUOTA))
             else:
                 self._keep(QUOTA, msgspec.json.encode(quota))
 
