@@ -336,10 +336,20 @@ def _beginning(entry: Entry) -> str | None:
         return None
     if message is None:
         return None
-    start = typed_text(message).lstrip()[:_MASKED]
-    text = mask_secrets(start)  # before it is cut: half a key is one
+    text = mask_secrets(_searched(typed_text(message).lstrip()))  # before the title is cut
     words = text.split(None, TITLE_LENGTH)  # the rest is never part of the start
     return shorten_title(" ".join(word[: TITLE_LENGTH + 1] for word in words) or None)
+
+
+def _searched(text: str) -> str:
+    """Return the start of `text` that is searched for secrets.
+
+    The start does not end inside a word, because part of a key does not look like a secret.
+    """
+    start, after = text[:_MASKED], text[_MASKED : _MASKED + 1]
+    if not after or after.isspace() or start[-1].isspace():
+        return start
+    return start.rsplit(None, 1)[0]
 
 
 def _after_change(info: SessionInfo, entry: Entry) -> SessionInfo:

@@ -240,3 +240,12 @@ def test_key_at_the_end_of_a_cut_title_is_masked_completely() -> None:
     key = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3
     info = info_with(new_tree(user(f"  Please use this for the whole afternoon: {key}")))
     assert info.name == "Please use this for the whole afternoon: [redacted]"
+
+
+def test_key_at_the_end_of_the_searched_text_is_not_shown_in_part() -> None:
+    key = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3
+    for gap in range(1_940, 2_000, 7):
+        with case(gap):
+            info = info_with(new_tree(user(f"Use{' ' * gap}{key}")))
+            assert info.name in ("Use", "Use [redacted]")
+    assert info_with(new_tree(user("x" * 3_000))).name == f"{'x' * 59}…"
