@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
+import httpx2
 import pytest
 
+from perdure.egress import fetch as fetching
 from perdure.egress.destinations import destination_of
 from perdure.egress.fetch import fetch
 from perdure.egress.http_types import HttpRequest
@@ -26,6 +30,12 @@ async def test_http_answer_is_read_whole() -> None:
     assert server.asked[0].headers["accept-encoding"] == "identity"
 
 
+async def test_compressed_answer_is_never_asked_for() -> None:
+    async with WebServer(lambda r: Response()) as server:
+        await fetch(asked(server.port, headers={"Accept-Encoding": "gzip"}))
+    assert server.asked[0].headers["accept-encoding"] == "identity"
+
+
 async def test_redirect_response_is_returned_and_not_followed() -> None:
     moved = Response(302, {"Location": "/elsewhere"})
     async with WebServer(lambda r: moved) as server:
@@ -39,6 +49,33 @@ async def test_endless_answer_is_cut() -> None:
         found = await fetch(asked(server.port, max_answer_bytes=10_000))
     assert found.is_cut
     assert len(found.body) == 10_000
+
+
+class Pieces(httpx2.AsyncByteStream):
+    """The body of an answer, in the given pieces."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = pieces
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece
+
+
+@pytest.mark.parametrize(
+    ("pieces", "is_cut"), [((b"x" * 10,), False), ((b"x" * 10, b"y"), True), ((b"x" * 11,), True)]
+)
+async def test_answer_longer_than_the_limit_is_reported_as_cut(
+    monkeypatch: pytest.MonkeyPatch, pieces: tuple[bytes, ...], is_cut: bool
+) -> None:
+    answer = httpx2.MockTransport(lambda _: httpx2.Response(200, stream=Pieces(*pieces)))
+
+    def client(**_: object) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(transport=answer)
+
+    monkeypatch.setattr(fetching, "pinned_client", client)
+    found = await fetch(asked(80, max_answer_bytes=10))
+    assert (found.body, found.is_cut) == (b"x" * 10, is_cut)
 
 
 async def test_silent_server_times_out() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
+import httpcore2
 import httpx2
 import pytest
 
-from perdure.egress.transport import PinnedBackend, pinned_client, resolve_host
+from perdure.egress.transport import MAX_TRIED, PinnedBackend, pinned_client, resolve_host
 from perdure.errors import EgressDenied
 from tests.fakes.web_server import Response, WebServer
 
@@ -41,6 +45,55 @@ async def test_request_to_a_host_name_connects_to_the_checked_address() -> None:
     assert answer.text == "here"
     assert asked == ["search.lan"]
     assert server.asked[0].headers["host"].startswith("search.lan:")
+
+
+async def test_each_request_resolves_the_host_name_again() -> None:
+    """An answer of the DNS that changes later must be checked, so no connection is kept."""
+    asked: list[str] = []
+    connections: list[asyncio.Task[None]] = []
+
+    async def resolve(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        connections.append(task)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 X\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        async with pinned_client(resolve=resolve, is_local_open=True) as client:
+            url = f"http://search.lan:{server.sockets[0].getsockname()[1]}/"
+            for _ in range(2):
+                await client.get(url)
+        await asyncio.gather(*connections)
+    assert asked == ["search.lan"] * 2
+
+
+async def test_only_some_addresses_of_a_host_name_are_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[str] = []
+
+    class Unreachable(httpcore2.AsyncNetworkBackend):
+        async def connect_tcp(
+            self, host: str, *_: object, **__: object
+        ) -> httpcore2.AsyncNetworkStream:
+            tried.append(host)
+            raise httpcore2.ConnectError("no connection")
+
+    monkeypatch.setattr(httpcore2, "AnyIOBackend", Unreachable)
+    names = [f"1.1.1.{number}" for number in range(10)]
+    backend = PinnedBackend(lambda h, p: says(*names), is_local_open=False)
+    with pytest.raises(httpcore2.ConnectError):
+        await backend.connect_tcp("example.com", 443)
+    assert tried == names[:MAX_TRIED]
 
 
 @pytest.mark.parametrize("url", ["http://example.com/", "https://u:p@example.com/"])

@@ -120,6 +120,27 @@ async def test_memory_of_parallel_jobs_is_bounded(
     assert counted.most_running <= bulk.FILES_AT_ONCE
 
 
+async def test_bytes_of_a_finished_job_are_free_for_later_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bulk, "BYTES_AT_ONCE", 10)
+    last = asyncio.Event()
+
+    async def first() -> int:
+        return 1
+
+    async def waiting() -> int:
+        await last.wait()
+        return 2
+
+    async def releasing() -> int:
+        last.set()
+        return 3
+
+    async with asyncio.timeout(10):
+        assert [n async for n in in_order([(10, first), (5, waiting), (5, releasing)])] == [1, 2, 3]
+
+
 async def test_stopping_a_bulk_import_early_leaves_no_running_task() -> None:
     never = asyncio.Event()
     started = 0

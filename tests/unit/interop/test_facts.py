@@ -11,8 +11,14 @@ import perdure
 from perdure import user
 from perdure.client.store import Store
 from perdure.errors import FormatError, Unsupported
+from perdure.interop.exports import export_session
+from perdure.interop.facts import import_facts
+from perdure.interop.formats.sources.content import Held
+from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
-from perdure.session.memory.kinds import memory_stream
+from perdure.session.memory.kinds import FactRemembered, memory_stream
+from perdure.stores.in_memory.store import MemoryStore
+from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.samples import case
 
 
@@ -108,6 +114,34 @@ async def test_import_assigns_another_subject_to_facts_on_request(
         (fact,) = await other.memory.facts(subject="robert")
         assert fact.text == "Bob is tall"
         assert await other.memory.facts(subject="bob") == []
+
+
+async def test_two_concurrent_imports_add_each_fact_once(store: Store) -> None:
+    stream, clock = memory_stream("ana"), ManualClock()
+    files: list[Held] = []
+    for text in ("Ana likes tea", "Ana sings"):
+        await store.memory.remember(text, subject="ana")
+        files.append(Held((await export_session(store.backend, stream)).content))
+
+    class Raced(MemoryStore):
+        has_rival = False
+
+        async def entries(
+            self, stream: StreamId, after: int = -1, limit: int | None = None
+        ) -> list[Entry]:
+            found = await super().entries(stream, after, limit)
+            if self.has_rival:
+                self.has_rival = False
+                await import_facts(self, files[1], subject=None, clock=clock)
+            return found
+
+    raced = Raced(clock=clock, random=SeededRandom(1))
+    await import_facts(raced, files[0], subject=None, clock=clock)
+    raced.has_rival = True
+    report = await import_facts(raced, files[1], subject=None, clock=clock)
+    assert report.entries == 0
+    kinds = [entry.kind for entry in await raced.entries(stream)]
+    assert kinds.count(FactRemembered.kind) == 2
 
 
 async def test_facts_of_erased_subject_are_not_imported_again(store: Store, tmp_path: Path) -> None:

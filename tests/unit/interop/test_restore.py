@@ -13,7 +13,7 @@ from perdure.interop.formats.logs import LogFile
 from perdure.interop.formats.native import Bundle
 from perdure.interop.formats.sources.content import Held
 from perdure.interop.formats.sources.reader import Bounds
-from perdure.interop.restore import restore
+from perdure.interop.restore import LEASE_MS, restore
 from perdure.session.codec import new_side, new_tree
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.info import StreamHeader
@@ -209,6 +209,28 @@ async def test_two_concurrent_imports_add_each_entry_once() -> None:
     assert sum(entries for _, entries, _ in reports) == len(bundle.entries)
     assert sorted(is_new for _, _, is_new in reports) == [False, True]
     assert await bundle_of(other, S) == bundle
+
+
+async def test_long_import_of_a_session_with_turns_keeps_its_lease() -> None:
+    bundle, clock = await with_turn(empty_store()), ManualClock()
+    rejected = 0
+
+    class Slow(MemoryStore):
+        async def commit(self, commit: Commit) -> CommitResult:
+            nonlocal rejected
+            done = await super().commit(commit)
+            clock.advance(LEASE_MS / 1000 * 0.6)
+            if commit.writes[0].lease is not None and commit.writes[0].entries:
+                with pytest.raises(LeaseHeld):
+                    await self.acquire_lease(S, "rival", 1)
+                rejected += 1
+            return done
+
+    store = Slow(clock=clock, random=SeededRandom(1))
+    log = LogFile(Held(native.write_bundle(bundle)))
+    await restore(store, log, clock=clock, random=SeededRandom(3), piece_bytes=1)
+    assert rejected > 2
+    assert await bundle_of(store, S) == bundle
 
 
 async def bundle_of_many() -> Bundle:

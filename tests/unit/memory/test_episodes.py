@@ -13,6 +13,7 @@ from perdure.session.ledger import TurnStarted
 from perdure.session.memory.kinds import EpisodeRecorded
 from perdure.session.messages import assistant, tool_call, tool_result, user
 from perdure.session.notes import AgentBound, Label, SessionStarted
+from tests.fakes.samples import case
 
 INFO = SessionInfo(StreamId("s"), "session", "user", 0, 0, title="Trip", subject="ana")
 
@@ -88,3 +89,11 @@ def test_episode_has_the_id_of_the_entry_that_ended_it() -> None:
     assert found.title == "Trip"
     label = entry(8, new_side(Label("x")), about=entry_id("s", 7))
     assert list(episodes_in([entry(8, new_side(body)), label], infos)) == []
+
+
+def test_forged_first_entry_of_an_episode_is_moved_into_its_session() -> None:
+    for first, expected in ((9, 7), (7, 7), (0, 0), (-5, 0)):
+        with case(first):
+            note = entry(8, new_side(EpisodeRecorded(first, 10, 20)), about=entry_id("s", 7))
+            (found,) = episodes_in([note], {INFO.id: INFO})
+            assert found.first == expected

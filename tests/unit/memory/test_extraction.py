@@ -48,6 +48,8 @@ def test_invalid_facts_in_an_answer_are_skipped() -> None:
     long = "x" * (MOST_CHARACTERS + 1)
     answer = f'[{{"fact": "{long}", "messages": [1]}}, {{"fact": "y", "messages": [0, 3]}}]'
     assert facts_in_answer("p:m", answer, SAID) == []
+    longest = f'[{{"fact": "{long[1:]}", "messages": [1]}}]'
+    assert [each.text for each in facts_in_answer("p:m", longest, SAID)] == [long[1:]]
     many = ",".join(f'{{"fact": "f{n}", "messages": [1]}}' for n in range(MOST_FACTS + 5))
     assert len(facts_in_answer("p:m", f"[{many}]", SAID)) == MOST_FACTS
 

@@ -66,6 +66,15 @@ def test_secret_value_is_removed_from_text_in_every_usual_form(form: str) -> Non
     assert taint.scrub(f"<{form}>") == "<[secret:DB]>"
 
 
+def test_secret_that_contains_another_secret_is_removed_completely() -> None:
+    taint = Taint(
+        Vault({"PERDURE_SECRET_A": "first-part", "PERDURE_SECRET_B": "first-part-last"}, nothing)
+    )
+    taint.value("A")
+    taint.value("B")
+    assert taint.scrub("<first-part-last> <first-part>") == "<[secret:B]> <[secret:A]>"
+
+
 def test_encoded_form_of_a_secret_is_removed() -> None:
     taint = Taint(vault())
     taint.took("DB", "dXNlcjpwYXNz")
