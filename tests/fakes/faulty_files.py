@@ -37,6 +37,16 @@ def planned(plan: Plan) -> Generator[None]:
         yield
 
 
+def syncs_in(synced: list[int]) -> Plan:
+    """Add the inode of each synced file or folder to `synced`."""
+
+    def plan(operation: Operation, args: tuple[Any, ...]) -> None:
+        if operation == "fsync":
+            synced.append(os.fstat(args[0]).st_ino)
+
+    return plan
+
+
 def killing_at(number: int, kept: float) -> Plan:
     """Kill this process, as ``kill -9`` does, at the operation with this number (from 1).
 

@@ -10,6 +10,7 @@ from perdure.errors import (
     SessionNotFound,
 )
 from perdure.session.ids import EntryId, StreamId
+from perdure.session.ledger import TurnFinished
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.session_store import SessionStore
 from tests.conformance.store.backends import Data
@@ -53,6 +54,7 @@ async def test_finished_turn_removes_partial_answer(store: SessionStore) -> None
 
     await append(store, S, turn_finished(), lease=lease)
     assert await store.partial(S) is None
+    assert (await store.maintenance.verify()).problems == ()  # a partial without a turn is one
     # A late partial of a slow writer belongs to no turn, not even to the next one.
     await store.put_partial(lease, 2, b"late")
     assert await store.partial(S) is None
@@ -72,7 +74,7 @@ async def test_partial_answer_is_kept_if_finishing_the_turn_fails(store: Session
 
 
 @pytest.mark.needs("multi_stream_commit")
-async def test_failed_multi_stream_commit_keeps_partial_answer(
+async def test_failed_multi_stream_commit_keeps_partial_answer_and_turn(
     store: SessionStore,
 ) -> None:
     lease = await in_a_turn(store)
@@ -84,6 +86,7 @@ async def test_failed_multi_stream_commit_keeps_partial_answer(
         await store.commit(Commit(writes=(end, other), at=START_MS))
 
     assert await store.partial(S) == (2, b"half")
+    assert await store.notes(S, (TurnFinished.kind,)) == []
 
 
 async def test_partial_answer_remains_after_its_writer_loses_lease(

@@ -21,7 +21,7 @@ from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.quotas import Quota
 from tests.conformance.store.building import append, create, erasure, header, said, texts
 from tests.fakes.clock import START_MS
-from tests.fakes.faulty_files import Operation, Plan, failing_at, planned
+from tests.fakes.faulty_files import Operation, failing_at, planned, syncs_in
 from tests.fakes.session_files import file_of, files_below
 from tests.integration.jsonl.conftest import Opener
 
@@ -111,25 +111,30 @@ def test_feed_with_a_second_name_on_a_full_disk_reports_the_full_disk(folder: Pa
         feed.lose(StreamId("t"), range(1))
 
 
-def collecting(synced: list[int]) -> Plan:
-    """Add the inode of each synced file or folder to `synced`."""
-    return lambda name, args: synced.append(os.fstat(args[0]).st_ino) if name == "fsync" else None
-
-
 def test_record_of_lost_entries_is_synced(folder: Path) -> None:
     place = Folder(folder, is_synced=True)
     place.make()
     feed, synced = Feed(place), list[int]()
-    with planned(collecting(synced)):
+    with planned(syncs_in(synced)):
         feed.lose(S, range(1))
     assert synced == [feed.path.stat().st_ino]
+
+
+def test_removal_of_a_session_file_is_synced(folder: Path) -> None:
+    place = Folder(folder, is_synced=True)
+    place.make()
+    path, synced = place.create("s.jsonl", b"text"), list[int]()
+    assert path is not None
+    with planned(syncs_in(synced)):
+        place.remove(path)
+    assert synced == [folder.stat().st_ino]
 
 
 async def test_removed_quota_is_gone_after_a_power_cut(open_store: Opener, folder: Path) -> None:
     store = await open_store(durability="full")
     await store.retention.set_quota(Quota(max_sessions=1))
     synced: list[int] = []
-    with planned(collecting(synced)):
+    with planned(syncs_in(synced)):
         await store.retention.set_quota(Quota())
         await store.retention.set_quota(Quota())
     assert synced == [(folder / ".perdure" / "limits").stat().st_ino]

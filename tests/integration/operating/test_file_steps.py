@@ -17,10 +17,15 @@ from perdure.session.ids import StreamId
 from perdure.stores.fsync import replace_private
 from perdure.stores.jsonl.disk.folder import Folder
 from perdure.stores.jsonl.disk.sidefiles import HeldLease, put_blob, put_lease
-from perdure.stores.sqlite.maintenance.file_swap import put_in_place, put_where_nothing_is
+from perdure.stores.sqlite.files.creation import create_store
+from perdure.stores.sqlite.maintenance.file_swap import (
+    exchange,
+    put_in_place,
+    put_where_nothing_is,
+)
 from perdure.tools.builtin import edits
 from perdure.tools.paths.jail import Place
-from tests.fakes.faulty_files import Operation, planned
+from tests.fakes.faulty_files import Operation, planned, syncs_in
 from tests.fakes.samples import case
 from tests.fakes.tool_calls import Tools
 
@@ -168,24 +173,52 @@ def test_new_folder_of_side_files_is_synced_with_its_first_file(tmp_path: Path) 
     folder = sessions(tmp_path)
     kept = folder.inner / "limits" / "file"
     assert not kept.parent.exists()
-    synced: set[int] = set()
-    with planned(
-        lambda name, args: synced.add(os.fstat(args[0]).st_ino) if name == "fsync" else None
-    ):
+    synced: list[int] = []
+    with planned(syncs_in(synced)):
         folder.put(kept, b"text", is_synced=True)
-    assert {folder.inner.stat().st_ino, kept.parent.stat().st_ino} <= synced
+    assert {folder.inner.stat().st_ino, kept.parent.stat().st_ino} <= {*synced}
 
 
-def test_new_folder_of_session_files_is_synced_with_its_parents(tmp_path: Path) -> None:
-    root = tmp_path / "a" / "store"
-    folder = Folder(root, is_synced=True)
-    synced: set[int] = set()
-    with planned(
-        lambda name, args: synced.add(os.fstat(args[0]).st_ino) if name == "fsync" else None
-    ):
-        folder.make()
-    parents = (tmp_path, tmp_path / "a", root, folder.inner)
-    assert {each.stat().st_ino for each in parents} <= synced
+def session_folder(root: Path) -> None:
+    Folder(root, is_synced=True).make()
+
+
+def store_file(root: Path) -> None:
+    create_store(root / "store.db", lambda: b"seed", None)
+
+
+def test_new_folder_of_a_store_is_synced_with_its_parents(tmp_path: Path) -> None:
+    for make in (session_folder, store_file):
+        with case(make.__name__):
+            above = tmp_path / make.__name__ / "a"
+            synced: list[int] = []
+            with planned(syncs_in(synced)):
+                make(above / "store")
+            parents = (tmp_path, above.parent, above, above / "store")
+            assert {each.stat().st_ino for each in parents} <= {*synced}
+
+
+def test_replaced_store_is_kept_on_the_disk_before_its_log_is_removed(tmp_path: Path) -> None:
+    path, new, aside = tmp_path / "store.db", tmp_path / "new", tmp_path / "aside"
+    path.write_text("old")
+    new.write_text("new")
+    (tmp_path / "store.db-wal").write_text("log")
+    done: list[tuple[Operation, object]] = []
+
+    def plan(operation: Operation, args: tuple[Any, ...]) -> None:
+        of = os.fstat(args[0]).st_ino if operation == "fsync" else Path(args[0]).name
+        done.append((operation, of))
+
+    with planned(plan):
+        exchange(new, path, aside, site=None)
+    kept = {(aside / name).read_text() for name in ("store.db", "store.db-wal")}
+    assert (kept, path.read_text()) == ({"old", "log"}, "new")
+    log_removed, renamed = done.index(("unlink", "store.db-wal")), done.index(("replace", "new"))
+    folder = ("fsync", tmp_path.stat().st_ino)
+    before = (aside.stat().st_ino, (aside / "store.db-wal").stat().st_ino)
+    assert {folder, *(("fsync", each) for each in before)} <= {*done[:log_removed]}
+    assert folder in done[log_removed:renamed]
+    assert folder in done[renamed:]
 
 
 async def test_backup_appears_with_synced_files(tmp_path: Path) -> None:

@@ -219,3 +219,27 @@ async def test_import_of_growing_file_adds_same_entries_as_one_import() -> None:
                 assert after.session == once.session
                 assert before.entries + after.entries == once.entries
                 assert before.messages + after.messages == once.messages
+
+
+class Overtaken(MemoryStore):
+    """A store in which another import of `file` ends just before the next commit."""
+
+    file: bytes | None = None
+
+    async def commit(self, commit: Commit) -> CommitResult:
+        if self.file is not None:
+            file, self.file = self.file, None
+            await imported(self, file)
+        return await super().commit(commit)
+
+
+async def test_concurrent_imports_of_a_grown_file_add_each_entry_once() -> None:
+    whole, once = pi_file("v3.jsonl"), empty_store()
+    await imported(once, b"".join(whole.splitlines(keepends=True)[:9]))
+    await imported(once, whole)
+    store = Overtaken(clock=ManualClock(), random=SeededRandom(1))
+    await imported(store, b"".join(whole.splitlines(keepends=True)[:9]))
+    store.file = whole
+    report = await imported(store, whole)
+    assert (report.session, report.entries) == (V3, 0)
+    assert contents(await store.entries(V3)) == contents(await once.entries(V3))
