@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from typing import Literal
 
+import pytest
+
+from perdure.errors import SessionHasForks
 from perdure.session.codec import ENTRY_NOTES, new_side, new_tree
 from perdure.session.entries import Entry, NewEntry
 from perdure.session.ids import EntryId, StreamId
@@ -160,3 +164,14 @@ def test_erasure_with_many_forks_reads_only_one_fork() -> None:
     relations = [Relation(StreamId(f"f{n}"), ROOT, "fork", head=n % 700) for n in range(1_000)]
 
     assert streams_to_read(reach_of([ROOT], relations, "keep"), relations) == (ROOT, "f699")
+
+
+def test_erased_forks_and_copies_do_not_prevent_an_erasure() -> None:
+    kinds: tuple[Literal["fork", "copy"], ...] = ("fork", "copy")
+    for how in kinds:
+        with case(how):
+            other = StreamId("other")
+            live, erased = (Relation(other, ROOT, how, is_erased=each) for each in (False, True))
+            with pytest.raises(SessionHasForks):
+                reach_of([ROOT], [live], "refuse")
+            assert reach_of([ROOT], [erased], "refuse") == Reach((ROOT,))
