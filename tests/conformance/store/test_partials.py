@@ -54,13 +54,22 @@ async def test_finished_turn_removes_partial_answer(store: SessionStore) -> None
 
     await append(store, S, turn_finished(), lease=lease)
     assert await store.partial(S) is None
-    assert (await store.maintenance.verify()).problems == ()  # a partial without a turn is one
     # A late partial of a slow writer belongs to no turn, not even to the next one.
     await store.put_partial(lease, 2, b"late")
     assert await store.partial(S) is None
     await append(store, S, turn_started(2), lease=lease)
 
     assert await store.partial(S) is None
+
+
+async def test_partial_answer_is_kept_if_others_write_during_the_turn(store: SessionStore) -> None:
+    lease = await in_a_turn(store)
+    await store.put_partial(lease, 2, b"half")
+
+    await append(store, S, said("queued"))
+    await append(store, S, said("of the turn"), lease=lease)
+
+    assert await store.partial(S) == (2, b"half")
 
 
 async def test_partial_answer_is_kept_if_finishing_the_turn_fails(store: SessionStore) -> None:
@@ -87,6 +96,8 @@ async def test_failed_multi_stream_commit_keeps_partial_answer_and_turn(
 
     assert await store.partial(S) == (2, b"half")
     assert await store.notes(S, (TurnFinished.kind,)) == []
+    (finished,) = await append(store, S, turn_finished(), lease=lease)
+    assert await store.notes(S, (TurnFinished.kind,)) == [finished]
 
 
 async def test_partial_answer_remains_after_its_writer_loses_lease(
