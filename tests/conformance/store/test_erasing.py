@@ -197,6 +197,23 @@ async def test_erasure_keeps_idempotency_keys_of_other_sessions(
     assert len(await store.entries(StreamId("t"))) == 3
 
 
+async def test_erasure_keeps_the_key_of_a_commit_between_two_of_the_session(
+    store: SessionStore,
+) -> None:
+    other = StreamId("t")
+    await create(store, S)
+    await create(store, "t")
+    await append(store, S, said("a"), at=START_MS)
+    await append(store, other, said("b"), key="k", at=START_MS)
+    await append(store, S, said("c"), at=START_MS + 1)
+
+    certificate = await erase(store)
+
+    assert certificate.removed.idempotency_keys == 0
+    await append(store, other, said("b"), key="k", at=START_MS)
+    assert texts(await store.entries(other)) == ["b"]
+
+
 async def test_erasure_removes_contents_unless_shared(store: SessionStore) -> None:
     own, shared = b"own" * 100, b"shared" * 100
     for stream, contents in (("s", (own, shared)), ("t", (shared,))):

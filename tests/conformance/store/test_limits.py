@@ -193,8 +193,8 @@ async def test_old_idempotency_keys_are_deleted(
     store: SessionStore, retaining: SessionStore
 ) -> None:
     await create(store, S)
-    await append(store, S, said("old"), key="old", at=START_MS)
-    await append(store, S, said("new"), key="new", at=START_MS + 10)
+    await append(store, S, said("old"), key="old", at=START_MS + 4)
+    await append(store, S, said("new"), key="new", at=START_MS + 5)
 
     assert await retaining.retention.forget_keys(START_MS + 5) == 1
 
