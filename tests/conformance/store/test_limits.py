@@ -10,7 +10,7 @@ import pytest
 
 from perdure.client.clock import Outside
 from perdure.client.store import Store
-from perdure.errors import QuotaExceeded, SessionNotFound, StoreUnavailable
+from perdure.errors import QuotaExceeded, SessionNotFound, StoreUnavailable, Unsupported
 from perdure.session.codec import new_side, new_tree
 from perdure.session.ids import EntryId, StreamId
 from perdure.session.kinds import ModelChange
@@ -19,6 +19,7 @@ from perdure.session.messages import user
 from perdure.session.notes import Answer, Question, QuestionWithdrawn
 from perdure.session.search.values import SearchQuery
 from perdure.stores.protocol import Commit, Write
+from perdure.stores.retention.backups import Backup
 from perdure.stores.retention.policy import Retention, expiring
 from perdure.stores.retention.quotas import Quota, Usage
 from perdure.stores.session_store import SessionStore
@@ -201,6 +202,16 @@ async def test_old_idempotency_keys_are_deleted(
     await append(store, S, said("old"), key="old")
     await append(store, S, said("new"), key="new")
     assert texts(await store.entries(S)) == ["old", "new", "old"]
+
+
+async def test_backup_at_the_same_path_replaces_the_earlier_one(store: SessionStore) -> None:
+    try:
+        await store.retention.remember_backup(Backup("/b/one", 1))
+    except Unsupported:
+        pytest.skip("it has no backups")
+    for at, path in ((2, "/b/two"), (3, "/b/one")):
+        await store.retention.remember_backup(Backup(path, at))
+    assert await store.retention.backups() == [Backup("/b/two", 2), Backup("/b/one", 3)]
 
 
 # ---------------------------------------------------------------- quotas

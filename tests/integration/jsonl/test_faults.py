@@ -120,6 +120,17 @@ def test_record_of_lost_entries_is_synced(folder: Path) -> None:
     assert synced == [feed.path.stat().st_ino]
 
 
+def test_feed_gives_no_positions_to_a_session_whose_file_was_removed(folder: Path) -> None:
+    place = Folder(folder, is_synced=False)
+    place.make()
+    feed, path = Feed(place), folder / "s.jsonl"
+    feed.extend(S, 0, path, is_lossy=False)
+    assert feed.by_stream() == {}
+    path.write_bytes(b"")
+    feed.extend(S, 0, path, is_lossy=False)
+    assert [span.length for span in feed.by_stream()[S]] == [1]
+
+
 def test_removal_of_a_session_file_is_synced(folder: Path) -> None:
     place = Folder(folder, is_synced=True)
     place.make()
