@@ -21,6 +21,17 @@ def mask_secrets(text: str) -> str:
     return mask_part(text, 0, len(text))
 
 
+def mask_start(text: str, most: int) -> str:
+    """Return the first `most` characters of `text`, masked.
+
+    The result does not end inside a word, because part of a key does not look like a secret.
+    """
+    start, after = text[:most], text[most : most + 1]
+    if after and not after.isspace() and not start[-1].isspace():
+        start = start.rsplit(None, 1)[0]
+    return mask_secrets(start)
+
+
 def mask_part(text: str, first: int, last: int) -> str:
     """Return the characters `first` to `last` of `text`, with `MASK` in place of secrets."""
     spans = sorted((find.start, find.end) for find in finds(text))

@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.bounds.short_repr import ShortRepr
 from perdure.errors import CorruptLog, UnsupportedVersion
-from perdure.secrets.mask import mask_secrets
+from perdure.secrets.mask import mask_secrets, mask_start
 from perdure.session.codec import Body, readable, role_of
 from perdure.session.entries import Entry
 from perdure.session.ids import EntryId, StreamId
@@ -336,20 +336,9 @@ def _beginning(entry: Entry) -> str | None:
         return None
     if message is None:
         return None
-    text = mask_secrets(_searched(typed_text(message).lstrip()))  # before the title is cut
+    text = mask_start(typed_text(message).lstrip(), _MASKED)  # before the title is cut
     words = text.split(None, TITLE_LENGTH)  # the rest is never part of the start
     return shorten_title(" ".join(word[: TITLE_LENGTH + 1] for word in words) or None)
-
-
-def _searched(text: str) -> str:
-    """Return the start of `text` that is searched for secrets.
-
-    The start does not end inside a word, because part of a key does not look like a secret.
-    """
-    start, after = text[:_MASKED], text[_MASKED : _MASKED + 1]
-    if not after or after.isspace() or start[-1].isspace():
-        return start
-    return start.rsplit(None, 1)[0]
 
 
 def _after_change(info: SessionInfo, entry: Entry) -> SessionInfo:

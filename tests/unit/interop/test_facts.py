@@ -14,10 +14,10 @@ from perdure.errors import FormatError, Unsupported
 from perdure.interop.exports import export_session
 from perdure.interop.facts import import_facts
 from perdure.interop.formats.sources.content import Held
-from perdure.session.entries import Entry
 from perdure.session.ids import StreamId
 from perdure.session.memory.kinds import FactRemembered, memory_stream
 from perdure.stores.in_memory.store import MemoryStore
+from perdure.stores.protocol import Commit, CommitResult
 from tests.fakes.clock import ManualClock, SeededRandom
 from tests.fakes.samples import case
 
@@ -126,14 +126,11 @@ async def test_two_concurrent_imports_add_each_fact_once(store: Store) -> None:
     class Raced(MemoryStore):
         has_rival = False
 
-        async def entries(
-            self, stream: StreamId, after: int = -1, limit: int | None = None
-        ) -> list[Entry]:
-            found = await super().entries(stream, after, limit)
+        async def commit(self, commit: Commit) -> CommitResult:
             if self.has_rival:
                 self.has_rival = False
                 await import_facts(self, files[1], subject=None, clock=clock)
-            return found
+            return await super().commit(commit)
 
     raced = Raced(clock=clock, random=SeededRandom(1))
     await import_facts(raced, files[0], subject=None, clock=clock)
