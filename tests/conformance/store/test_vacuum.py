@@ -13,10 +13,12 @@ from perdure.session.ids import StreamId, blob_hash
 from perdure.session.info import StreamHeader
 from perdure.session.messages import MediaPart, user
 from perdure.stores.maintenance.protocol import VacuumReport
+from perdure.stores.postgres.retention import content_gc as postgres_contents
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.policy import KEY_WINDOW_MS
 from perdure.stores.retention.quotas import Quota
 from perdure.stores.session_store import SessionStore
+from perdure.stores.sqlite.maintenance import content_gc as sqlite_contents
 from tests.conformance.store.backends import Data
 from tests.conformance.store.building import (
     MINUTE_MS,
@@ -114,8 +116,13 @@ async def test_vacuum_ignores_contents_of_other_namespaces(
 
 
 async def test_content_referenced_again_during_vacuum_is_kept(
-    data: Data, store: SessionStore, vacuuming: SessionStore
+    data: Data,
+    store: SessionStore,
+    vacuuming: SessionStore,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    for module in (postgres_contents, sqlite_contents):
+        monkeypatch.setattr(module, "BATCH", 4)  # so that commits come between many batches
     writer = await data.open()
     await create(store)
     contents = [b"%d " % number * 300 for number in range(120)]
