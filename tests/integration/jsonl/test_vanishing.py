@@ -190,6 +190,29 @@ async def test_fork_keeps_content_when_origin_is_erased(
     assert (await store.maintenance.verify()).problems == ()
 
 
+async def test_content_referenced_right_before_a_vacuum_locks_contents_is_kept(
+    folder: Path, open_store: Opener
+) -> None:
+    store, other = await open_store(), await open_store()
+    new = Write(stream=STAYS, create=header(STAYS))
+    await store.commit(Commit(writes=(new,), at=START_MS, blobs=(OWN,)))
+    shown = MediaPart("image/png", f"media://{blob_hash(OWN)}", len(OWN))
+    write = Write(stream=STAYS, entries=(new_tree(user("look", shown)),))
+
+    def use() -> None:
+        commit = Commit(writes=(write,), at=START_MS, blobs=(OWN,))
+        committing = threading.Thread(target=lambda: asyncio.run(other.commit(commit)))
+        committing.start()
+        committing.join(60)
+
+    lock = folder / ".perdure" / "locks" / f"{LOCK}-{file_name_of('')}"
+    with meanwhile(lock, 1, use):
+        await store.maintenance.vacuum()
+
+    assert await store.blob(blob_hash(OWN)) == OWN
+    assert (await store.maintenance.verify()).problems == ()
+
+
 @pytest.mark.parametrize("name", ["position", "index"])
 async def test_erased_session_gets_no_feed_position(
     folder: Path, open_store: Opener, monkeypatch: pytest.MonkeyPatch, name: str
