@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from perdure.codecs.operator.codec import OPERATOR
+from perdure.codecs.pi.codec import PI
 from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.codec import new_tree
 from perdure.session.ids import StreamId, blob_hash
 from perdure.session.messages import MediaPart, user
 from perdure.stores.jsonl.disk.feed import Feed
 from perdure.stores.jsonl.disk.folder import Folder
+from perdure.stores.jsonl.retention.content_gc import LOCK as CONTENTS
+from perdure.stores.jsonl.retention.content_gc import remove_unreferenced
 from perdure.stores.jsonl.retention.limits import KEYS
-from perdure.stores.jsonl.store import JsonlStore
+from perdure.stores.jsonl.session_index import SessionIndex
+from perdure.stores.jsonl.store import DialectName, JsonlStore
 from perdure.stores.protocol import Commit, Write
 from perdure.stores.retention.quotas import Quota
 from tests.conformance.store.building import append, create, erasure, header, said, texts
@@ -239,3 +245,23 @@ async def test_vacuum_that_waits_for_a_lock_reports_removed_contents(
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)  # it tries to acquire the lock meanwhile
     assert (await vacuum).blobs == 1
+
+
+async def test_vacuum_keeps_content_that_is_referenced_after_its_scan(
+    open_store: Opener, folder: Path, dialect: DialectName
+) -> None:
+    store, content = await open_store(), b"content"
+    left = Write(stream=S, create=header("s"))
+    await store.commit(Commit(writes=(left,), at=START_MS, blobs=(content,)))
+
+    class Raced(Folder):
+        def hold_lock(
+            self, kind: str, name: str, *, is_shared: bool = False, wait_s: float | None = None
+        ) -> AbstractContextManager[None]:
+            if kind == CONTENTS:  # another process was first
+                (folder / "other.jsonl").write_text(f"{blob_hash(content)}\n")
+            return super().hold_lock(kind, name, is_shared=is_shared, wait_s=wait_s)
+
+    codec = PI if dialect == "pi" else OPERATOR
+    assert remove_unreferenced(SessionIndex(Raced(folder, is_synced=False), codec)) == []
+    assert await store.blob(blob_hash(content)) == content
