@@ -265,3 +265,16 @@ async def test_vacuum_keeps_content_that_is_referenced_after_its_scan(
     codec = PI if dialect == "pi" else OPERATOR
     assert remove_unreferenced(SessionIndex(Raced(folder, is_synced=False), codec)) == []
     assert await store.blob(blob_hash(content)) == content
+
+
+async def test_erasure_that_waits_for_a_lock_has_changed_nothing(
+    open_store: Opener, folder: Path
+) -> None:
+    store = await open_store()
+    await create(store, S, said("a"))
+    with Folder(folder, is_synced=False).hold_lock("stream", S):
+        erasing = asyncio.ensure_future(store.retention.erase(erasure("s")))
+        await asyncio.sleep(0.2)  # it tries to acquire the lock meanwhile
+        async with asyncio.timeout(10):
+            assert await store.retention.erasures() == []
+    assert (await erasing).is_complete

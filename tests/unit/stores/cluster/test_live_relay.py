@@ -401,6 +401,22 @@ async def test_live_event_written_during_registration_is_delivered(
     assert text_of(await until_text(live, "Hello")) == "Hello"
 
 
+async def test_live_events_whose_rows_were_lost_are_asked_for_again(
+    worker: Process, other: Process, wire: LiveWire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_receiver, "AGAIN_S", 0.0)
+    live = other.watch()
+    await rest()
+    on_rows = other.table.on_rows
+    monkeypatch.setattr(other.table, "on_rows", ignore)
+    worker.show("He", "l")
+    await until(lambda: bool(wire.rows))
+    wire.rows.clear()
+    monkeypatch.setattr(other.table, "on_rows", on_rows)
+    worker.show("lo")
+    assert text_of(await until_text(live, "Hello")) == "Hello"
+
+
 async def test_watch_reopened_during_a_call_gets_all_texts(worker: Process, other: Process) -> None:
     live = other.watch()
     await rest()
