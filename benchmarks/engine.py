@@ -32,6 +32,7 @@ HISTORIES = (10, 1_000, 10_000)
 
 HISTORY_TURNS = 20
 AT_ONCE = 500
+MEAN = "mean of both kinds of turns"
 
 
 @perdure.tool(effect="read")
@@ -45,18 +46,20 @@ async def measure(run: Run) -> list[Figure]:
     sessions = max(1, SESSIONS // 4) if run.is_quick else SESSIONS
     plain = await _turns(run, 0, [0] * sessions)
     tools = await _turns(run, 2, [0] * sessions)
-    both = "engine, a turn of the workload"
+    both = "engine: turns with 0 and with 2 tool calls"
     found = [
-        *_figures("engine, a turn", plain),
-        *_figures("engine, a turn with two tool calls", tools),
-        _mean(both, "p50 without its commits", "own_ms", (plain, tools), LIMIT_MS),
-        _mean(both, "p50 computed without its commits", "computed_ms", (plain, tools)),
+        *_figures("engine: a turn without tool calls", plain),
+        *_figures("engine: a turn with 2 tool calls", tools),
+        _mean(both, f"p50 without commits, {MEAN}", "own_ms", (plain, tools), LIMIT_MS),
+        _mean(both, f"p50 of CPU time without commits, {MEAN}", "computed_ms", (plain, tools)),
     ]
     for entries in HISTORIES:
         after = [await _turns(run, calls, [entries], HISTORY_TURNS) for calls in (0, 2)]
-        claim = f"engine, a turn after {entries:,} entries"
-        found.append(_mean(claim, "p50 without its commits and the model", "rest_ms", after))
-        found.append(_mean(claim, "p50 of the scripted model, alone", "model_ms", after))
+        claim = f"engine: turns with 0 and with 2 tool calls, after {entries:,} entries"
+        found.append(_mean(claim, f"p50 without commits and model calls, {MEAN}", "rest_ms", after))
+        found.append(
+            _mean(claim, f"p50 of the model calls, repeated alone, {MEAN}", "model_ms", after)
+        )
     return found
 
 
@@ -104,15 +107,15 @@ def _figures(claim: str, turns: list[Turn]) -> list[Figure]:
     commits = median([turn.commits_ms for turn in turns])
     raw = median([turn.raw_ms for turn in turns])
     return [
-        p50("p50", "whole_ms"),
-        Figure(claim, "p50 of its commits, alone", commits, "ms", raw),
-        Figure(claim, "p50 without its commits", median(own), "ms", limit=LIMIT_MS),
-        Figure(claim, "p99 without its commits", percentile(own, 0.99), "ms"),
-        p50("of it what it kept of answers, alone", "kept_ms"),
-        p50("of it the scripted model, alone", "model_ms"),
-        p50("p50 computed without its commits", "computed_ms"),
-        p50("commits", "commits", ""),
-        p50("reads", "reads", ""),
+        p50("p50 of the whole turn", "whole_ms"),
+        Figure(claim, "p50 of its commits, repeated alone", commits, "ms", raw),
+        Figure(claim, "p50 of the turn without its commits", median(own), "ms", limit=LIMIT_MS),
+        Figure(claim, "p99 of the turn without its commits", percentile(own, 0.99), "ms"),
+        p50("p50 of its writes outside commits, repeated alone", "kept_ms"),
+        p50("p50 of its model calls, repeated alone", "model_ms"),
+        p50("p50 of its CPU time without commits", "computed_ms"),
+        p50("commits per turn (p50)", "commits", ""),
+        p50("reads per turn (p50)", "reads", ""),
     ]
 
 

@@ -57,25 +57,25 @@ async def measure(run: Run) -> list[Figure]:
 def _figures(found: Sequence[_Erased]) -> list[Figure]:
     figures: list[Figure] = []
     least = found[0]
+    appends = "appends to other sessions"
+    than = f"divided by the figure for {least.forks:,} forks"
     for each in found:
-        claim = f"erase a session, keep its {each.forks:,} forks"
+        claim = f"erase a session and keep its {each.forks:,} forks"
         cpu, statements, rows = (
             (each.cpu_ms / each.forks) / (least.cpu_ms / least.forks),
             (each.statements / each.forks) / (least.statements / least.forks),
             (each.rows / each.forks) / (least.rows / least.forks),
         )
         figures += [
-            Figure(claim, "CPU a fork", each.cpu_ms / each.forks, "ms"),
-            Figure(claim, f"CPU a fork, over {least.forks:,}", cpu, "x", limit=MOST_GROWTH),
-            Figure(claim, "statements", each.statements, ""),
-            Figure(claim, f"statements a fork, over {least.forks:,}", statements, "x", limit=1.15),
+            Figure(claim, "CPU time per fork", each.cpu_ms / each.forks, "ms"),
+            Figure(claim, f"CPU time per fork, {than}", cpu, "x", limit=MOST_GROWTH),
+            Figure(claim, "SQL statements", each.statements, ""),
+            Figure(claim, f"SQL statements per fork, {than}", statements, "x", limit=1.15),
             Figure(claim, "rows changed", each.rows, ""),
-            Figure(claim, f"rows a fork, over {least.forks:,}", rows, "x", limit=1.15),
-            Figure(
-                claim, "another's append, p99", percentile(each.waits_ms, 0.99), "ms", limit=P99_MS
-            ),
-            Figure(claim, "another's append, worst", max(each.waits_ms), "ms", limit=WORST_MS),
-            Figure(claim, "appends of others", len(each.waits_ms), ""),
+            Figure(claim, f"rows changed per fork, {than}", rows, "x", limit=1.15),
+            Figure(claim, f"p99 of {appends}", percentile(each.waits_ms, 0.99), "ms", limit=P99_MS),
+            Figure(claim, f"slowest of {appends}", max(each.waits_ms), "ms", limit=WORST_MS),
+            Figure(claim, f"number of {appends}", len(each.waits_ms), ""),
         ]
     return figures
 

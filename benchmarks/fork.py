@@ -62,16 +62,23 @@ async def measure(run: Run) -> list[Figure]:
     raw.close()
     watches = (fork_ms, branch_ms, append_ms, raw_ms)
     of_fork, of_branch, of_append, of_raw = (median(watch.laps_ms) for watch in watches)
-    claim, other = f"fork at depth {DEPTH:,}", "branch at any depth"
+    claim, other = (
+        f"fork a session of {DEPTH:,} entries",
+        f"branch in a session of {DEPTH:,} entries",
+    )
     fork_bytes = await _bytes_of(path, run, "fork")
     branch_bytes = await _bytes_of(path, run, "branch")
     return [
-        Figure(claim, "p50", of_fork, "ms", of_raw),
-        Figure(claim, "of one append, p50", of_fork / of_append, "x", limit=1.0),
+        Figure(claim, "p50 (Raw: append a turn)", of_fork, "ms", of_raw),
+        Figure(
+            claim, "p50, divided by p50 of appending a turn", of_fork / of_append, "x", limit=1.0
+        ),
         Figure(claim, "entries copied", copied, "", limit=0),
-        Figure(claim, "added to the file", fork_bytes, "B", limit=MOST_BYTES),
-        Figure(other, "of one append, p50", of_branch / of_append, "x", limit=1.0),
-        Figure(other, "added to the file", branch_bytes, "B", limit=MOST_BYTES),
+        Figure(claim, "bytes added to the file per fork", fork_bytes, "B", limit=MOST_BYTES),
+        Figure(
+            other, "p50, divided by p50 of appending a turn", of_branch / of_append, "x", limit=1.0
+        ),
+        Figure(other, "bytes added to the file per branch", branch_bytes, "B", limit=MOST_BYTES),
     ]
 
 

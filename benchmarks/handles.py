@@ -60,7 +60,11 @@ async def measure(run: Run) -> list[Figure]:
         *await _append(run, "normal"),
         *await _sessions(run),
         await _newest(run),
-        *await of_processes(run, "handle", f"{PROCESSES} processes through handles, full"),
+        *await of_processes(
+            run,
+            "handle",
+            f"{PROCESSES} processes through handles, one SQLite file, durability full",
+        ),
         *await tool_turns(run),
         _first(run),
     ]
@@ -88,8 +92,8 @@ async def _append(run: Run, durability: Durability) -> list[Figure]:
 
         ways: dict[str, Callable[[tuple[Message, ...]], Awaitable[object]]] = {
             "raw": by_raw,
-            "the store": by_store,
-            "a handle": by_handle,
+            "the internal store": by_store,
+            "the handle": by_handle,
             **({} if peer is None else {"OpenAI SDK's SQLiteSession": peer}),
         }
         watches = {name: Stopwatch() for name in ways}
@@ -100,13 +104,18 @@ async def _append(run: Run, durability: Durability) -> list[Figure]:
     await inner.close()
     raw.close()
     middle = {name: median(watch.laps_ms) for name, watch in watches.items()}
-    claim = f"append a turn through a handle, {durability}"
+    claim = f"append a turn through a session handle, durability {durability}"
     others = [Figure(claim, f"p50 of {name}", value, "ms") for name, value in middle.items()]
-    extra = middle["a handle"] - middle["raw"]
-    found = [*others, Figure(claim, "p50 above raw", extra, "ms", limit=EXTRA_MS)]
+    extra = middle["the handle"] - middle["raw"]
+    found = [
+        *others,
+        Figure(claim, "p50 of the handle minus p50 of raw", extra, "ms", limit=EXTRA_MS),
+    ]
     if peer is not None:
-        ratio = middle["a handle"] / middle["OpenAI SDK's SQLiteSession"]
-        found.append(Figure(claim, "over the OpenAI SDK's", ratio, "x", limit=1))
+        ratio = middle["the handle"] / middle["OpenAI SDK's SQLiteSession"]
+        found.append(
+            Figure(claim, "p50 of the handle, divided by p50 of OpenAI's", ratio, "x", limit=1)
+        )
     return found
 
 
@@ -150,11 +159,12 @@ async def _sessions(run: Run) -> list[Figure]:
             raw_rates.append(len(bodies) / (between - began))
             rates.append(sum(map(len, parts)) / (ended - between))
     raw.close()
-    claim = f"{SESSIONS} sessions through handles, one file, full"
+    claim = f"{SESSIONS} concurrent sessions through handles, one SQLite file, durability full"
     ratio = median(rates) / median(raw_rates)
+    over_raw = "turns per second, divided by that of raw (one commit per turn)"
     return [
-        Figure(claim, "turns a second", median(rates), "/s", median(raw_rates)),
-        Figure(claim, "over raw, one commit a turn", ratio, "x", least=GROUP_RATIO),
+        Figure(claim, "turns appended per second", median(rates), "/s", median(raw_rates)),
+        Figure(claim, over_raw, ratio, "x", least=GROUP_RATIO),
     ]
 
 
@@ -179,5 +189,5 @@ def _first(run: Run) -> Figure:
         float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         for _ in range(STARTS)
     ]
-    claim = "the first open of a process, with its imports"
-    return Figure(claim, "p50 of its CPU", median(taken), "ms", limit=FIRST_MS)
+    claim = "open a store in a new process, with the imports"
+    return Figure(claim, "p50 of CPU time", median(taken), "ms", limit=FIRST_MS)

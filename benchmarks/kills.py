@@ -29,11 +29,11 @@ async def measure(run: Run) -> list[Figure]:
         torn += rest > 0
     problems = len((await store.maintenance.verify()).problems)
     await store.close()
-    claim = f"kill -9 of {KILLS} writers"
+    claim = f"{KILLS} writers killed with kill -9"
     return [
         Figure(claim, "acknowledged turns lost", lost, "", limit=0),
-        Figure(claim, "turns torn", torn, "", limit=0),
-        Figure(claim, "problems that verify finds", problems, "", limit=0),
+        Figure(claim, "turns stored partially", torn, "", limit=0),
+        Figure(claim, "problems found by verify", problems, "", limit=0),
     ]
 
 

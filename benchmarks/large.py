@@ -23,6 +23,7 @@ QUICK_SIZE = 2 * 2**20
 MOST_CPU_S = 5.0
 MOST_SIZES = 4.0
 MOST_STALL_MS = 50.0
+STALL = "longest stall of the event loop"
 WIRES = ("openai", "openai-responses", "anthropic", "google")
 
 
@@ -32,7 +33,7 @@ async def measure(run: Run) -> list[Figure]:
     figures: list[Figure] = []
     for form in FORMS:
         job = Job(folder=str(run.folder), seed=run.seed, form=form, size=size)
-        figures += _of_turn(f"16 MiB: {form}", await _outcome(job))
+        figures += _of_turn(f"message of {size / 2**20:.0f} MiB, {form}", await _outcome(job))
     return figures
 
 
@@ -44,29 +45,45 @@ async def measure_first_call(run: Run) -> list[Figure]:
             job = Job(
                 str(run.folder), run.seed, provider=provider, is_fallback=kind != "first call"
             )
-            figures += _of_call(f"{kind}: {provider}", await _outcome(job))
+            figures += _of_call(f"{kind} of the provider {provider}", await _outcome(job))
     return figures
 
 
 def _of_turn(claim: str, found: Outcome) -> list[Figure]:
+    cpu = "CPU time of a turn (Raw: encode, write and sync the text)"
+    search = "of the first search"
     return [
-        Figure(claim, "turn, CPU", found.cpu_s, "s", raw=found.raw_s, limit=MOST_CPU_S),
-        Figure(claim, "memory / size", found.sizes, "x", limit=MOST_SIZES),
-        Figure(claim, "stall, CPU", found.held_ms, "ms", limit=MOST_STALL_MS),
-        Figure(claim, "stall, CPU of all threads", found.busy_ms, "ms"),
-        Figure(claim, "stall, wall", found.stall_ms, "ms"),
-        Figure(claim, "first search, CPU", found.search_cpu_s, "s"),
-        Figure(claim, "first search: stall, CPU", found.search_held_ms, "ms", limit=MOST_STALL_MS),
+        Figure(claim, cpu, found.cpu_s, "s", raw=found.raw_s, limit=MOST_CPU_S),
+        Figure(
+            claim,
+            "growth of memory, divided by the message's size",
+            found.sizes,
+            "x",
+            limit=MOST_SIZES,
+        ),
+        Figure(claim, f"{STALL}, CPU time of its thread", found.held_ms, "ms", limit=MOST_STALL_MS),
+        Figure(claim, f"{STALL}, CPU time of all threads", found.busy_ms, "ms"),
+        Figure(claim, f"{STALL}, elapsed time", found.stall_ms, "ms"),
+        Figure(claim, f"CPU time {search}", found.search_cpu_s, "s"),
+        Figure(
+            claim,
+            f"{STALL} {search}, CPU time of its thread",
+            found.search_held_ms,
+            "ms",
+            limit=MOST_STALL_MS,
+        ),
     ]
 
 
 def _of_call(claim: str, found: Outcome) -> list[Figure]:
     return [
-        Figure(claim, "turn, CPU", found.cpu_s, "s"),
-        Figure(claim, "stall, CPU", found.held_ms, "ms", limit=MOST_STALL_MS),
-        Figure(claim, "stall, CPU of all threads", found.busy_ms, "ms", limit=MOST_STALL_MS),
-        Figure(claim, "stall, wall", found.stall_ms, "ms", limit=MOST_STALL_MS),
-        Figure(claim, "second turn: stall, wall", found.next_stall_ms, "ms"),
+        Figure(claim, "CPU time of the turn", found.cpu_s, "s"),
+        Figure(claim, f"{STALL}, CPU time of its thread", found.held_ms, "ms", limit=MOST_STALL_MS),
+        Figure(
+            claim, f"{STALL}, CPU time of all threads", found.busy_ms, "ms", limit=MOST_STALL_MS
+        ),
+        Figure(claim, f"{STALL}, elapsed time", found.stall_ms, "ms", limit=MOST_STALL_MS),
+        Figure(claim, f"{STALL} in the second turn, elapsed time", found.next_stall_ms, "ms"),
     ]
 
 

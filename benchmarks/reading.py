@@ -30,26 +30,29 @@ REPEATS = 5
 MS_PER_MB = 20.0
 """Limit of the time per MB: 20 ms are 50 MB/s."""
 BYTES_PER_BYTE = 3.0
+TIME = "CPU time per MB (Raw: decode the JSON)"
 
 
 async def measure(run: Run) -> list[Figure]:
     """Measure time and memory of each format, and the import of a folder of small files."""
     figures: list[Figure] = []
     for format, content in (await histories(run.seed, run.count(TURNS))).items():
-        claim = f"parse {format}, {len(content) / 1e6:.0f} MB"
+        claim = f"parse a history of {format}, {len(content) / 1e6:.0f} MB"
         parsing = _ms_per_mb(content, lambda it, name=format: BY_NAME[name].parse(it, None))
         decoding = _ms_per_mb(content, _decode)
         peak = _peak_bytes(content, format) / len(content)
         figures += [
-            Figure(claim, "time a MB", parsing, "ms", decoding, MS_PER_MB),
-            Figure(claim, "memory / file", peak, "x", limit=BYTES_PER_BYTE),
+            Figure(claim, TIME, parsing, "ms", decoding, MS_PER_MB),
+            Figure(
+                claim, "peak memory, divided by the file's size", peak, "x", limit=BYTES_PER_BYTE
+            ),
         ]
     for format, content in (await chats(run.count(CHATS))).items():
         size = len(content) // content.count(b"\n")
         parsing = _ms_per_mb(content, lambda it, name=format: BY_NAME[name].parse(it, None))
         decoding = _ms_per_mb(content, _decode)
-        claim = f"parse {format}, {size} B a line"
-        figures.append(Figure(claim, "time a MB", parsing, "ms", decoding, MS_PER_MB))
+        claim = f"parse a history of {format}, {size} B per line"
+        figures.append(Figure(claim, TIME, parsing, "ms", decoding, MS_PER_MB))
     return [*figures, await _folder(run)]
 
 
@@ -86,7 +89,7 @@ async def _folder(run: Run) -> Figure:
     done = [outcome async for outcome in outcomes if outcome.error is None]
     took_ms = (time.perf_counter() - began) * 1000
     await store.close()
-    return Figure(f"import {len(done):,} files", "time a file", took_ms / count, "ms")
+    return Figure(f"import {len(done):,} files", "time per file", took_ms / count, "ms")
 
 
 async def _written(run: Run, count: int) -> list[Path]:

@@ -28,11 +28,13 @@ async def tool_turns(run: Run) -> list[Figure]:
             async with alone(path, _scenario(), [look]) as sessions:
                 await sessions.begin(_history(entries), AT_ONCE, pins)
                 turns = [await sessions.turn("And now?") for _ in range(run.count(TURNS))][1:]
-            claim = f"a turn with two tools after {entries:,} entries, {pins} pins"
+            claim = f"a turn with {CALLS} tool calls after {entries:,} entries, {pins} pins"
             computed = median([turn.computed_ms for turn in turns])
             figures += [
-                Figure(claim, "p50 computed without its commits", computed, "ms", limit=MOST_MS),
-                Figure(claim, "p50 of the wall", median([turn.whole_ms for turn in turns]), "ms"),
+                Figure(claim, "p50 of its CPU time without commits", computed, "ms", limit=MOST_MS),
+                Figure(
+                    claim, "p50 of the whole turn", median([turn.whole_ms for turn in turns]), "ms"
+                ),
             ]
     return figures
 

@@ -152,13 +152,13 @@ async def _idle(place: _Place) -> list[Figure]:
     with _statements(place) as counted:
         await asyncio.sleep(IDLE_S)
     idle["statements"] = counted[0] / IDLE_S
-    claim = "an idle worker, each second"
+    claim = "an idle worker, per second"
     return [
         Figure(claim, "transactions", idle["commits"], ""),
         Figure(claim, "statements", idle["statements"], ""),
         Figure(claim, "WAL", idle["wal"], "B"),
-        Figure(claim, "CPU of the worker", idle["process_ms"], "ms"),
-        Figure(claim, "CPU of the server's processes", idle["server_ms"], "ms"),
+        Figure(claim, "CPU time of the worker", idle["process_ms"], "ms"),
+        Figure(claim, "CPU time of the server's processes", idle["server_ms"], "ms"),
     ]
 
 
@@ -179,25 +179,26 @@ async def _turns(run: Run, place: _Place, turns: Runtime, agent: Agent) -> list[
         for name, value in added.items()
     }
     statements = await _logged(place, chats, each)
-    runs_in = "program" if place.worker is None else "worker"
-    claim = f"a turn {'with two tools' if agent is TOOLS else 'without tools'} in a {runs_in}"
+    runs_it = "the program" if place.worker is None else "a worker"
+    tools = "with two tool calls" if agent is TOOLS else "without tools"
+    claim = f"a turn {tools}, run by {runs_it}"
     figures = [
         Figure(claim, "transactions", cost["commits"], ""),
         Figure(claim, "statements", statements, ""),
-        Figure(claim, "entries", cost["entries"], ""),
-        Figure(claim, "rows of perdure written", cost["rows"], ""),
+        Figure(claim, "entries of the log", cost["entries"], ""),
+        Figure(claim, "rows written by perdure", cost["rows"], ""),
         Figure(claim, "WAL", cost["wal"], "B"),
         Figure(claim, "growth of the database", grown["size"] / count, "B"),
-        Figure(claim, "bodies of its entries", cost["bodies"], "B"),
-        Figure(claim, f"CPU of the {runs_in}", cost["process_ms"], "ms"),
-        Figure(claim, "CPU of the server's processes", cost["server_ms"], "ms"),
+        Figure(claim, "bodies of the turn's entries", cost["bodies"], "B"),
+        Figure(claim, "CPU time of the process that runs the turn", cost["process_ms"], "ms"),
+        Figure(claim, "CPU time of the server's processes", cost["server_ms"], "ms"),
     ]
     if place.worker is None:
         return figures
     return [
         *figures,
-        Figure(claim, "rows of DBOS written", cost["dbos_rows"], ""),
-        Figure(claim, "growth by DBOS, for ten minutes", grown["dbos_size"] / count, "B"),
+        Figure(claim, "rows written by DBOS", cost["dbos_rows"], ""),
+        Figure(claim, "growth by rows of DBOS, for ten minutes", grown["dbos_size"] / count, "B"),
     ]
 
 
@@ -247,11 +248,17 @@ async def _memory(run: Run, server: PostgresServer) -> list[Figure]:
             await until(all_run)
             open_kb = resident_kb(worker.pid)
             await turns.suspend()  # closing would wait for the tools
+    claim = "memory of a worker"
     return [
-        Figure("memory of a worker", "after its start", started_kb / 1024, "MiB"),
-        Figure("memory of a worker", f"after {count} sessions", warm_kb / 1024, "MiB"),
-        Figure("memory of a worker", "for each idle session", (idle_kb - warm_kb) / count, "KiB"),
-        Figure("memory of a worker", "for each running turn", (open_kb - idle_kb) / count, "KiB"),
+        Figure(claim, "after its start", started_kb / 1024, "MiB"),
+        Figure(claim, f"after a turn in each of {count} sessions", warm_kb / 1024, "MiB"),
+        Figure(
+            claim,
+            "for each session that is idle after its turn",
+            (idle_kb - warm_kb) / count,
+            "KiB",
+        ),
+        Figure(claim, "for each running turn", (open_kb - idle_kb) / count, "KiB"),
     ]
 
 

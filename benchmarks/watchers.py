@@ -60,13 +60,15 @@ async def _figures(run: Run, kind: str, watched: str, alone: str) -> list[Figure
         await asyncio.sleep(IDLE_S)
         idle_ms = 1000 * (time.process_time() - began) / IDLE_S
     claim = f"{run.count(WATCHERS):,} watchers of idle sessions, {kind}"
+    append, without = "an append to another session", "(Raw: without watchers)"
+    divided = "divided by that without watchers"
     cpu, wall = ([median([each[name][at] for each in blocks]) for name in (0, 1)] for at in (0, 1))
     return [
-        Figure(claim, "CPU of an append elsewhere", cpu[0], "ms", cpu[1]),
-        Figure(claim, "its CPU over one without", cpu[0] / cpu[1], "x", limit=MOST),
-        Figure(claim, "append elsewhere", wall[0], "ms", wall[1]),
-        Figure(claim, "over one without", wall[0] / wall[1], "x", limit=MOST),
-        Figure(claim, "CPU of the watchers, idle", idle_ms, "ms/s"),
+        Figure(claim, f"CPU time of {append} {without}", cpu[0], "ms", cpu[1]),
+        Figure(claim, f"CPU time of {append}, {divided}", cpu[0] / cpu[1], "x", limit=MOST),
+        Figure(claim, f"time of {append} {without}", wall[0], "ms", wall[1]),
+        Figure(claim, f"time of {append}, {divided}", wall[0] / wall[1], "x", limit=MOST),
+        Figure(claim, "CPU time per second without appends", idle_ms, "ms/s"),
     ]
 
 
