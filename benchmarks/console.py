@@ -18,7 +18,7 @@ from benchmarks.figures import Figure, Run, median, percentile
 from benchmarks.histories import SESSION, chats
 from benchmarks.workload import ENTRIES_A_TURN, conversation
 from perdure.models.protocol import Delta, ModelInfo, ModelRequest, StreamEnd, TextDelta
-from tests.fakes.chromium import running
+from tests.fakes.chromium import sharing
 from tests.fakes.console import Browser, browsing
 from tests.fakes.served import DESK, Served, served
 
@@ -77,7 +77,10 @@ async def measure(run: Run) -> list[Figure]:
 async def _with_much(run: Run, chromium: str) -> list[Figure]:
     async with served(run.folder, address=f"sqlite:///{run.folder}/console.db") as server:
         long = await _fill(server, run)
-        async with running(chromium) as program, browsing(program, server) as browser:
+        async with (
+            sharing() as shared,
+            browsing(await shared.running(chromium), server) as browser,
+        ):
             empty = [await _shown(browser, "store", "h1") for _ in range(OPENINGS)]
             lists = [await _shown(browser, "sessions", ".list > *") for _ in range(OPENINGS)]
             frames = await browser.page.evaluate(FRAMES, ".scroll")
@@ -157,8 +160,8 @@ async def _for_long(run: Run, chromium: str) -> list[Figure]:
     models = Talker(count // ANSWERS)
     async with (
         served(run.folder, agents=(DESK,), models=models) as server,
-        running(chromium) as program,
-        browsing(program, server) as browser,
+        sharing() as shared,
+        browsing(await shared.running(chromium), server) as browser,
     ):
         session, sizes = None, list[float]()
         for _ in range(ANSWERS):
