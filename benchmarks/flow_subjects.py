@@ -27,11 +27,11 @@ async def nodes(store: Store, size: int, stack: AsyncExitStack) -> list[Operatio
     flow = await flows.start(graph, id="line", workspace=folder, record_folder=folder)
     return [
         Operation("run the whole flow", flow.run, LINEAR, is_once=True),
-        Operation("its state", flow.state),
-        Operation("open it", lambda: flows.open("line"), LINEAR),
-        Operation("what it waits for", flow.waiting),
-        Operation("questions of the store", store.questions, LINEAR),
-        Operation("the list of flows", flows.list, LINEAR),
+        Operation("read the flow's state", flow.state),
+        Operation("open the flow", lambda: flows.open("line"), LINEAR),
+        Operation("read what the flow waits for", flow.waiting),
+        Operation("list the questions of the store", store.questions, LINEAR),
+        Operation("list the flows", flows.list, LINEAR),
     ]
 
 
@@ -45,12 +45,12 @@ async def flow_past(store: Store, size: int, stack: AsyncExitStack) -> list[Oper
     await past_of(store.backend, flow.id, size, folder)
     await flow.state()
     return [
-        Operation("its state", flow.state),
-        Operation("open it", lambda: flows.open("past")),
-        Operation("what it waits for", flow.waiting),
-        Operation("questions of the store", store.questions),
-        Operation("the list of flows", flows.list),
-        Operation("run its nodes", flow.run, is_once=True),
+        Operation("read the flow's state", flow.state),
+        Operation("open the flow", lambda: flows.open("past")),
+        Operation("read what the flow waits for", flow.waiting),
+        Operation("list the questions of the store", store.questions),
+        Operation("list the flows", flows.list),
+        Operation("run the flow's nodes", flow.run, is_once=True),
     ]
 
 
@@ -63,11 +63,11 @@ async def flows(store: Store, size: int, stack: AsyncExitStack) -> list[Operatio
         await _begun(made, graph, f"flow-{number}", folder)
     session = await store.create()
     return [
-        Operation("open one", lambda: made.open("flow-0")),
-        Operation("append to a session", lambda: session.append(user("more"))),
-        Operation("newest 50 sessions", store.recent),
-        Operation("questions of the store", store.questions, LINEAR),
-        Operation("the list of flows", made.list, LINEAR),
+        Operation("open one flow", lambda: made.open("flow-0")),
+        Operation("append an entry to a session", lambda: session.append(user("more"))),
+        Operation("list the newest 50 sessions", store.recent),
+        Operation("list the questions of the store", store.questions, LINEAR),
+        Operation("list the flows", made.list, LINEAR),
     ]
 
 

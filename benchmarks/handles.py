@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import perdure
-from benchmarks.concurrent import PROCESSES, of_processes
+from benchmarks.concurrent import OVER_RAW, PROCESSES, of_processes
 from benchmarks.figures import Figure, Run, Stopwatch, append, create, median, opened
 from benchmarks.raw import RawLog
 from benchmarks.tool_turns import tool_turns
@@ -161,10 +161,9 @@ async def _sessions(run: Run) -> list[Figure]:
     raw.close()
     claim = f"{SESSIONS} concurrent sessions through handles, one SQLite file, durability full"
     ratio = median(rates) / median(raw_rates)
-    over_raw = "turns per second, divided by that of raw (one commit per turn)"
     return [
         Figure(claim, "turns appended per second", median(rates), "/s", median(raw_rates)),
-        Figure(claim, over_raw, ratio, "x", least=GROUP_RATIO),
+        Figure(claim, OVER_RAW, ratio, "x", least=GROUP_RATIO),
     ]
 
 

@@ -171,7 +171,10 @@ def _watch_backends(address: str | None) -> None:
 
 
 def _table(title: str, rows: Sequence[Row]) -> Table:
-    heads = ("grows", "operation", "sizes", "CPU ms", "exponent", "peak kB", "exponent", "goal", "")
+    heads = (
+        *("what grows", "operation", "sizes", "CPU ms", "CPU exponent"),
+        *("peak kB", "memory exponent", "goal of both exponents", ""),
+    )
     table = Table(*heads, title=title)
     for row in rows:
         table.add_row(
@@ -192,7 +195,7 @@ async def _measured(store: StoreName, only: str, *, is_quick: bool) -> int:
     """Print the tables of one kind of store; return the number of missed goals."""
     console = Console()
     console.width = max(console.width, 170)
-    title = "SQLite" if store == "sqlite" else "PostgreSQL, the server's part with it"
+    title = "SQLite" if store == "sqlite" else "PostgreSQL, with the CPU time of the server"
     rows: list[Row] = []
     async with AsyncExitStack() as stack:
         server = None
@@ -210,7 +213,7 @@ async def _measured(store: StoreName, only: str, *, is_quick: bool) -> int:
             console.print(_table(took, found))
             rows += found
     missed = sum(not row.is_met for row in rows)
-    console.print(f"{store}: {missed} missed of {len(rows)}")
+    console.print(f"{store}: {missed} of {len(rows)} goals missed")
     return missed
 
 

@@ -66,24 +66,29 @@ async def entries(store: Store, size: int, stack: AsyncExitStack) -> list[Operat
     await hidden.compact("It was counted.")
     await hidden.send("go on")
     return [
-        Operation("open", lambda: store.open(session.id)),
-        Operation("append", lambda: session.append(user("one more"))),
-        Operation("newest 50 messages", lambda: session.messages(last=50)),
-        Operation("context within 4,000 tokens", lambda: session.context(4_000)),
-        Operation("labels", session.labels),
-        Operation("pins", session.pins),
-        Operation("questions", session.questions),
-        Operation("branch back", lambda: session.branch(f"{session.id}/{size - 2}")),
-        Operation("fork", session.fork),
-        Operation("search, one more entry", lambda: _said_and_sought(store, session)),
-        Operation("resume", lambda: runtime.resume(session.id, AGENT)),
-        Operation("a turn with two tools", lambda: chat.send("again")),
-        Operation("the same, with a pin", lambda: pinned.send("again")),
-        Operation("the same, the pin compacted away", lambda: hidden.send("again")),
-        Operation("all messages", session.messages, LINEAR),
-        Operation("the whole context", session.context, LINEAR),
-        Operation("the tree", session.tree, LINEAR),
-        Operation("the tree, copied, shown and as JSON", lambda: _used(session), LINEAR),
+        Operation("open the session", lambda: store.open(session.id)),
+        Operation("append an entry", lambda: session.append(user("one more"))),
+        Operation("read the newest 50 messages", lambda: session.messages(last=50)),
+        Operation("build a context of at most 4,000 tokens", lambda: session.context(4_000)),
+        Operation("list the labels", session.labels),
+        Operation("list the pins", session.pins),
+        Operation("list the questions", session.questions),
+        Operation("branch at an earlier entry", lambda: session.branch(f"{session.id}/{size - 2}")),
+        Operation("fork the session", session.fork),
+        Operation("append an entry and search", lambda: _said_and_sought(store, session)),
+        Operation("resume the session in a runtime", lambda: runtime.resume(session.id, AGENT)),
+        Operation("run a turn with 2 tool calls", lambda: chat.send("again")),
+        Operation("run a turn with 2 tool calls, with a pin", lambda: pinned.send("again")),
+        Operation(
+            "run a turn with 2 tool calls, with a pin before a compaction",
+            lambda: hidden.send("again"),
+        ),
+        Operation("read all messages", session.messages, LINEAR),
+        Operation("build a context of all entries", session.context, LINEAR),
+        Operation("read the tree", session.tree, LINEAR),
+        Operation(
+            "read the tree, copy it, convert it to text and JSON", lambda: _used(session), LINEAR
+        ),
         *await _looks(store, session, size),
     ]
 
@@ -94,10 +99,12 @@ async def _looks(store: Store, session: Session, size: int) -> list[Operation]:
     await session.label(middle, "here")
     fork = await session.fork(middle)
     return [
-        Operation("info", session.info),
-        Operation("sessions show", lambda: report_of(session, store.backend, MOST_READ)),
-        Operation("newest 1,000 of the tree", lambda: session.tree(1_000)),
-        Operation("labels of a fork at an entry", fork.labels),
+        Operation("read the session's info", session.info),
+        Operation(
+            "report of `sessions show`", lambda: report_of(session, store.backend, MOST_READ)
+        ),
+        Operation("read the newest 1,000 entries of the tree", lambda: session.tree(1_000)),
+        Operation("list the labels of a fork at an entry", fork.labels),
     ]
 
 
@@ -109,18 +116,24 @@ async def sessions(store: Store, size: int, stack: AsyncExitStack) -> list[Opera
         perdure.Runtime(store, models=model_of(store), idle_timeout_s=3_600)
     )
     return [
-        Operation("create and append", lambda: _created(store)),
-        Operation("newest 50", store.recent),
-        Operation("newest of a folder without any", lambda: store.recent(cwd="/nowhere")),
-        Operation("a name that none has", lambda: store.recent(query="zzzz")),
-        Operation("continue in such a folder", lambda: store.continue_recent("/nowhere")),
-        Operation("questions", store.questions),
-        Operation("end the idle, of which there are none", runtime.end_idle),
-        Operation("what a quota has left", lambda: retention.quota(store)),
-        Operation("facts of the store", store.info),
-        Operation("a retention that removes nothing", lambda: _retained(store)),
-        Operation("all sessions", lambda: store.recent(None), LINEAR),
-        Operation("statistics of the store", lambda: figures(store), LINEAR),
+        Operation("create a session and append an entry", lambda: _created(store)),
+        Operation("list the newest 50 sessions", store.recent),
+        Operation(
+            "list the sessions of a folder without sessions", lambda: store.recent(cwd="/nowhere")
+        ),
+        Operation(
+            "list the sessions with a name that no session has", lambda: store.recent(query="zzzz")
+        ),
+        Operation(
+            "continue in a folder without sessions", lambda: store.continue_recent("/nowhere")
+        ),
+        Operation("list the questions of the store", store.questions),
+        Operation("end idle sessions if no session is idle", runtime.end_idle),
+        Operation("read the quota and its usage", lambda: retention.quota(store)),
+        Operation("read the store's info", store.info),
+        Operation("apply a retention policy that deletes nothing", lambda: _retained(store)),
+        Operation("list all sessions", lambda: store.recent(None), LINEAR),
+        Operation("read the store's statistics", lambda: figures(store), LINEAR),
     ]
 
 
@@ -131,10 +144,10 @@ async def branches(store: Store, size: int, stack: AsyncExitStack) -> list[Opera
     for _ in range(size):
         await session.append(user("another way"), parent=f"{session.id}/4")
     return [
-        Operation("newest 50 messages", lambda: session.messages(last=50)),
-        Operation("append", lambda: session.append(user("more"))),
-        Operation("to another branch", lambda: _to_and_fro(session)),
-        Operation("the tree", session.tree, LINEAR),
+        Operation("read the newest 50 messages", lambda: session.messages(last=50)),
+        Operation("append an entry", lambda: session.append(user("more"))),
+        Operation("switch to another branch and back", lambda: _to_and_fro(session)),
+        Operation("read the tree", session.tree, LINEAR),
     ]
 
 
@@ -146,7 +159,7 @@ async def pins(store: Store, size: int, stack: AsyncExitStack) -> list[Operation
     for number in range(4, 4 + size):
         await chat.session.pin(f"{chat.session.id}/{number}")
     await chat.send("go on")
-    return [Operation("a turn with two tools", lambda: chat.send("again"))]
+    return [Operation("run a turn with 2 tool calls", lambda: chat.send("again"))]
 
 
 async def questions(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
@@ -161,8 +174,8 @@ async def questions(store: Store, size: int, stack: AsyncExitStack) -> list[Oper
         write = Write(stream=StreamId(session.id), entries=asked)
         await store.backend.commit(Commit(writes=(write,), at=CLOCK.now_ms()))
     return [
-        Operation("questions of the session", session.questions),
-        Operation("questions of the store", store.questions),
+        Operation("list the questions of the session", session.questions),
+        Operation("list the questions of the store", store.questions),
     ]
 
 
@@ -178,11 +191,11 @@ async def open_questions(store: Store, size: int, stack: AsyncExitStack) -> list
         Commit(writes=(Write(stream=StreamId(session.id), entries=asked),), at=CLOCK.now_ms())
     )
     return [
-        Operation("append", lambda: session.append(user("more"))),
-        Operation("newest 50 messages", lambda: session.messages(last=50)),
-        Operation("questions of another session", other.questions),
-        Operation("questions of the session", session.questions, LINEAR),
-        Operation("questions of the store", store.questions, LINEAR),
+        Operation("append an entry", lambda: session.append(user("more"))),
+        Operation("read the newest 50 messages", lambda: session.messages(last=50)),
+        Operation("list the questions of another session", other.questions),
+        Operation("list the questions of the session", session.questions, LINEAR),
+        Operation("list the questions of the store", store.questions, LINEAR),
     ]
 
 
@@ -198,8 +211,8 @@ async def watchers(store: Store, size: int, stack: AsyncExitStack) -> list[Opera
     elsewhere = await session_of(store, 1)
     await asyncio.sleep(0.2)
     return [
-        Operation("append elsewhere", lambda: _appended_and_settled(elsewhere)),
-        Operation("a turn elsewhere", lambda: chat.send("again")),
+        Operation("append an entry to another session", lambda: _appended_and_settled(elsewhere)),
+        Operation("run a turn in another session", lambda: chat.send("again")),
     ]
 
 
@@ -212,10 +225,13 @@ async def forks(store: Store, size: int, stack: AsyncExitStack) -> list[Operatio
         await session.append(user(f"fork {number}"))
     last = session
     return [
-        Operation("newest 50 messages of the last", lambda: last.messages(last=50)),
-        Operation("append to the last", lambda: last.append(user("more"))),
+        Operation("read the newest 50 messages of the last fork", lambda: last.messages(last=50)),
+        Operation("append an entry to the last fork", lambda: last.append(user("more"))),
         Operation(
-            "erase the first, keep the forks", lambda: _erased(store, first), LINEAR, is_once=True
+            "erase the first session and keep its forks",
+            lambda: _erased(store, first),
+            LINEAR,
+            is_once=True,
         ),
     ]
 
@@ -230,17 +246,17 @@ async def namespaces(store: Store, size: int, stack: AsyncExitStack) -> list[Ope
     chat = await runtime.start(AGENT)
     await chat.send("go on")
     return [
-        Operation("the first search", lambda: store.search("number"), is_once=True),
-        Operation("append", lambda: session.append(user("one more"))),
-        Operation("newest 50 messages", lambda: session.messages(last=50)),
-        Operation("newest 50 sessions", store.recent),
-        Operation("questions of the store", store.questions),
-        Operation("search, one more entry", lambda: _said_and_sought(store, session)),
-        Operation("a turn with two tools", lambda: chat.send("again")),
-        Operation("facts of the store", store.info),
-        Operation("verify, and the file as a whole", store.verify, LINEAR),
-        Operation("the first event of all", lambda: _first_event(store, 0)),
-        Operation("the position", store.backend.position),
+        Operation("run the first search", lambda: store.search("number"), is_once=True),
+        Operation("append an entry", lambda: session.append(user("one more"))),
+        Operation("read the newest 50 messages", lambda: session.messages(last=50)),
+        Operation("list the newest 50 sessions", store.recent),
+        Operation("list the questions of the store", store.questions),
+        Operation("append an entry and search", lambda: _said_and_sought(store, session)),
+        Operation("run a turn with 2 tool calls", lambda: chat.send("again")),
+        Operation("read the store's info", store.info),
+        Operation("verify the store, including the whole file", store.verify, LINEAR),
+        Operation("read the first event of the store", lambda: _first_event(store, 0)),
+        Operation("read the store's position", store.backend.position),
     ]
 
 
@@ -256,16 +272,18 @@ async def neighbour(store: Store, size: int, stack: AsyncExitStack) -> list[Oper
     after = await store.backend.position()
     await session.append(user("the newest"))
     return [
-        Operation("the first search", lambda: store.search("number"), is_once=True),
-        Operation("search, one more entry", lambda: _said_and_sought(store, session)),
-        Operation("append", lambda: session.append(user("one more"))),
-        Operation("the first event of all", lambda: _first_event(store, 0)),
-        Operation("the first event after a position", lambda: _first_event(store, after)),
-        Operation("the position", store.backend.position),
-        Operation("newest 50 sessions", store.recent),
-        Operation("facts of the store", store.info),
-        Operation("verify, and the file as a whole", store.verify, LINEAR),
-        Operation("statistics, and the file as a whole", lambda: figures(store), LINEAR),
+        Operation("run the first search", lambda: store.search("number"), is_once=True),
+        Operation("append an entry and search", lambda: _said_and_sought(store, session)),
+        Operation("append an entry", lambda: session.append(user("one more"))),
+        Operation("read the first event of the store", lambda: _first_event(store, 0)),
+        Operation("read the first event after a position", lambda: _first_event(store, after)),
+        Operation("read the store's position", store.backend.position),
+        Operation("list the newest 50 sessions", store.recent),
+        Operation("read the store's info", store.info),
+        Operation("verify the store, including the whole file", store.verify, LINEAR),
+        Operation(
+            "read the store's statistics, including the whole file", lambda: figures(store), LINEAR
+        ),
     ]
 
 
@@ -280,11 +298,16 @@ async def large_message(store: Store, size: int, stack: AsyncExitStack) -> list[
     await chat.send("hello")
     await store.search("hello")
     return [
-        Operation("append", lambda: session.append(user(text)), LINEAR),
-        Operation("the newest message", lambda: session.messages(last=1), LINEAR),
-        Operation("its first search", lambda: store.search("hello"), LINEAR, is_once=True),
-        Operation("a turn", lambda: chat.send(text), LINEAR, is_once=True),
-        Operation("append elsewhere", lambda: _created(store)),
+        Operation("append the message", lambda: session.append(user(text)), LINEAR),
+        Operation("read the newest message", lambda: session.messages(last=1), LINEAR),
+        Operation(
+            "run the first search after the append",
+            lambda: store.search("hello"),
+            LINEAR,
+            is_once=True,
+        ),
+        Operation("run a turn with the message", lambda: chat.send(text), LINEAR, is_once=True),
+        Operation("create another session and append an entry", lambda: _created(store)),
     ]
 
 
@@ -294,7 +317,13 @@ async def copied(store: Store, size: int, stack: AsyncExitStack) -> list[Operati
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-bench-"))
     target = await stack.enter_async_context(perdure.open(f"sqlite:///{folder}/copy.db"))
     await copy_sessions(store, target)
-    return [Operation("copy with nothing new", lambda: copy_sessions(store, target), LINEAR)]
+    return [
+        Operation(
+            "copy the store again, without new sessions",
+            lambda: copy_sessions(store, target),
+            LINEAR,
+        )
+    ]
 
 
 async def fork_chain(store: Store, size: int, stack: AsyncExitStack) -> list[Operation]:
@@ -307,12 +336,14 @@ async def fork_chain(store: Store, size: int, stack: AsyncExitStack) -> list[Ope
         await session.append(user(f"fork {number}"))
     last = session
     return [
-        Operation("newest 50 messages of a deep fork", lambda: last.messages(last=50)),
-        Operation("newest 50 of its tree", lambda: last.tree_entries(50)),
-        Operation("append to it", lambda: last.append(user("more"))),
-        Operation("fork it", last.fork),
-        Operation("all its messages", last.messages, LINEAR),
-        Operation("its labels", last.labels, LINEAR),
+        Operation("read the newest 50 messages of the last fork", lambda: last.messages(last=50)),
+        Operation(
+            "read the newest 50 entries of the last fork's tree", lambda: last.tree_entries(50)
+        ),
+        Operation("append an entry to the last fork", lambda: last.append(user("more"))),
+        Operation("fork the last fork", last.fork),
+        Operation("read all messages of the last fork", last.messages, LINEAR),
+        Operation("list the labels of the last fork", last.labels, LINEAR),
     ]
 
 

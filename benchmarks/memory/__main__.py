@@ -32,6 +32,9 @@ from tests.fakes.postgres import serving
 
 RANKED = ("recall", "reference")
 ASKERS = ("search", *RANKED)
+CAPTION = """turn@10: the share of the relevant entries that are among the first 10 hits.
+any@10: the share of the questions with a relevant session among the first 10 sessions.
+mean@10: the share of the relevant sessions that are among the first 10 sessions."""
 
 
 class _Arguments(argparse.Namespace):
@@ -113,7 +116,14 @@ async def _measure(arguments: _Arguments, conversations: Sequence[Conversation])
     if embedder is not None:
         name = embedder.model.partition(":")[0]
         results[f"recall, {name}"] = await _asked(arguments, conversations, "recall", embedder)
-    console.print(_table(results, "all in one store" if arguments.together else "each by itself"))
+    console.print(
+        _table(
+            results,
+            "all conversations in one store"
+            if arguments.together
+            else "each conversation in its own store",
+        )
+    )
     if arguments.missed:
         for name, outcomes in results.items():
             _print_missed(console, name, outcomes)
@@ -144,9 +154,9 @@ async def _asked(
 
 
 def _table(results: dict[str, list[Outcome]], title: str) -> Table:
-    table = Table(title=f"turn@10 / any@10 / mean@10, {title}")
+    table = Table(title=f"turn@10 / any@10 / mean@10, {title}", caption=CAPTION)
     table.add_column("questions")
-    table.add_column("n", justify="right")
+    table.add_column("number", justify="right")
     for name in results:
         table.add_column(name, justify="right")
     for group, belongs in GROUPS.items():

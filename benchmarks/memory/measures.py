@@ -67,19 +67,21 @@ def means(outcomes: Sequence[Outcome]) -> Means:
     )
 
 
+HALVES = ("conversations of half 1", "conversations of half 2", "all questions")
+
 GROUPS: dict[str, Callable[[Outcome], bool]] = {
-    "all": lambda _: True,
-    "half 1": lambda each: each.conversation.listed.half == 1,
-    "half 2": lambda each: each.conversation.listed.half == 2,
-    "English": lambda each: each.conversation.listed.language == "english",
-    "German": lambda each: each.conversation.listed.language == "german",
-    "French": lambda each: each.conversation.listed.language == "french",
+    HALVES[2]: lambda _: True,
+    HALVES[0]: lambda each: each.conversation.listed.half == 1,
+    HALVES[1]: lambda each: each.conversation.listed.half == 2,
+    "English conversations": lambda each: each.conversation.listed.language == "english",
+    "German conversations": lambda each: each.conversation.listed.language == "german",
+    "French conversations": lambda each: each.conversation.listed.language == "french",
     "coding sessions": lambda each: each.conversation.listed.name.startswith("coding"),
-    "fact": lambda each: each.question.kind == "fact",
-    "who": lambda each: each.question.kind == "who",
-    "when": lambda each: each.question.kind == "when",
-    "paraphrase": lambda each: each.question.kind == "paraphrase",
-    "one entry answers": lambda each: len(each.question.evidence) == 1,
-    "several entries": lambda each: len(each.question.evidence) > 1,
+    "questions about a fact": lambda each: each.question.kind == "fact",
+    "questions about a speaker": lambda each: each.question.kind == "who",
+    "questions about a time": lambda each: each.question.kind == "when",
+    "questions in other words than the answer": lambda each: each.question.kind == "paraphrase",
+    "questions that one entry answers": lambda each: len(each.question.evidence) == 1,
+    "questions that several entries answer": lambda each: len(each.question.evidence) > 1,
 }
 """The rows of the table; for each row, a function returns whether an outcome belongs to it."""

@@ -20,6 +20,8 @@ from perdure.models.embedders.protocol import Embedder
 PER_SESSION = 50
 QUESTIONS = 200
 PAUSE_S = 0.002
+SEARCH_CPU = "CPU time of the first search, divided by the CPU time to append"
+VECTORS = "growth of the files by the vectors, divided by the text"
 SEED = 20_261_120
 LANGUAGES: tuple[Language, ...] = ("english", "german", "french")
 
@@ -55,23 +57,24 @@ async def measure_speed(count: int, address: str | None, embedder: Embedder | No
         rows = [] if embedder is None else await _with_vectors(store_at, embedder, asked, chance)
         with_vectors = _size(folder)
     table = Table("what", "figure", title=f"{count:,} messages, {size / 1e6:.1f} MB of text")
-    table.add_row("append", f"{appended_s:.2f} s")
+    table.add_row("time to append all messages", f"{appended_s:.2f} s")
     costs = (
         ("search", searched_s / appended_s, (with_search - plain) / size),
         ("recall", recalled_s / appended_s, (with_recall - with_search) / size),
     )
     for name, share, more in costs:
-        table.add_row(f"the first {name}, which indexes / append", f"{share:.0%}")
-        table.add_row("what it adds to the files / text", f"{more:.3f}")
+        first = f"first {name}, which builds the index"
+        table.add_row(f"time of the {first}, divided by the time to append", f"{share:.0%}")
+        table.add_row(f"growth of the files by the {first}, divided by the text", f"{more:.3f}")
     for row in (
-        ("indexing / append, time of the CPU", f"{searched_cpu / appended_cpu:.0%}"),
+        (SEARCH_CPU, f"{searched_cpu / appended_cpu:.0%}"),
         *_percentiles(laps),
         *_percentiles(waits, (0.5, 0.99, 1.0)),
         *rows,
     ):
         table.add_row(*row)
     if rows:
-        table.add_row("vectors / text", f"{(with_vectors - with_waits) / size:.2f}")
+        table.add_row(VECTORS, f"{(with_vectors - with_waits) / size:.2f}")
     return table
 
 
@@ -93,10 +96,10 @@ async def _laps(store: perdure.Store, asked: list[str]) -> dict[str, Stopwatch]:
         with again:
             await store.memory.recall(question, limit=10)
     return {
-        "search, any of the words": search,
+        "search for any word of the question": search,
         "recall": recall,
-        "recall, time of the CPU": cpu,
-        "recall of a question asked before": again,
+        "CPU time of recall": cpu,
+        "recall of a question for the second time": again,
     }
 
 
@@ -116,17 +119,21 @@ async def _waits(
             await session.append(perdure.user("a short message"))
         await asyncio.sleep(PAUSE_S)
     await searching
-    return {"append": alone, f"append while {count:,} are indexed": beside}
+    return {"append": alone, f"append while a search indexes {count:,} messages": beside}
 
 
 def _percentiles(
     laps: dict[str, Stopwatch], shares: tuple[float, ...] = (0.5, 0.95)
 ) -> list[tuple[str, str]]:
     return [
-        (f"{name}, p{share * 100:.0f}", f"{percentile(watch.laps_ms, share):.2f} ms")
+        (f"{name}, {_shown(share)}", f"{percentile(watch.laps_ms, share):.2f} ms")
         for name, watch in laps.items()
         for share in shares
     ]
+
+
+def _shown(share: float) -> str:
+    return "longest" if share == 1 else f"p{share * 100:.0f}"
 
 
 async def _with_vectors(
@@ -139,11 +146,16 @@ async def _with_vectors(
         began = time.perf_counter()
         count = await memory.embed()
         rows = [
-            (f"vectors by {name}", f"{(time.perf_counter() - began) / count * 1e3:.3f} ms a text")
+            (
+                f"time to compute the vectors by {name}",
+                f"{(time.perf_counter() - began) / count * 1e3:.3f} ms per text",
+            )
         ]
         began = time.perf_counter()
         await memory.recall("nothing to recall")
-        rows.append(("the first recall with vectors", f"{time.perf_counter() - began:.2f} s"))
+        rows.append(
+            ("time of the first recall with vectors", f"{time.perf_counter() - began:.2f} s")
+        )
         for question in chance.sample(asked, min(QUESTIONS, len(asked))):
             with watch:
                 await memory.recall(question, limit=10)

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from rich.table import Table
 
 from benchmarks.memory.conversations import Conversation
-from benchmarks.memory.measures import GROUPS, Means, Outcome, means, outcomes_of
+from benchmarks.memory.measures import GROUPS, HALVES, Means, Outcome, means, outcomes_of
 from benchmarks.memory.memories import Asker, Memory, filled, reference
 from benchmarks.memory.reference import STANDARD, WITH, WITHOUT, Techniques
 from perdure.models.embedders.protocol import Embedder
@@ -51,7 +51,7 @@ class Rankings:
         for each in self.conversations:
             if only in {None, each.listed.half}:
                 found += await outcomes_of([each], self._asker(each, techniques))
-        return [means(list(filter(GROUPS[group], found))) for group in ("half 1", "half 2", "all")]
+        return [means(list(filter(GROUPS[group], found))) for group in HALVES]
 
     def _asker(self, conversation: Conversation, techniques: Techniques) -> Asker:
         memory = self._memories.get(conversation.listed.name)
@@ -60,7 +60,9 @@ class Rankings:
 
 async def table_of_gains(rankings: Rankings) -> Table:
     """Return a table of the measure turn@10 without each technique, and of the gains."""
-    table = Table(title=f"{rankings.asking}: turn@10 without each technique, and what it gains")
+    table = Table(
+        title=f"{rankings.asking}: turn@10 without each technique, and the gain of the technique"
+    )
     for column in ("without", "half 1", "half 2", "all", "gain half 1", "gain half 2"):
         table.add_column(column, justify="left" if column == "without" else "right")
     whole = await rankings.halves(STANDARD)
