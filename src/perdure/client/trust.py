@@ -23,7 +23,7 @@ from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.ids import StreamId
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.fsync import create_private
+from perdure.stores.fsync import create_private, sync_folder
 from perdure.stores.marks import KEY_BYTES, TURN_KINDS, Marks
 
 if TYPE_CHECKING:
@@ -139,6 +139,8 @@ class TrustFolder:
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             yield
+            for folder in (self._folder, self._folder.parent):  # of a new file, of a new folder
+                sync_folder(folder)
         except OSError as error:
             raise ConfigError(f"cannot write to {self._folder}: {error.strerror}") from error
 

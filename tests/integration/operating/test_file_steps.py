@@ -11,6 +11,7 @@ from typing import Any
 from perdure.apps.chat.history import Drafts
 from perdure.apps.maintenance.backup import back_up
 from perdure.client.open import open as open_store
+from perdure.client.trust import TrustFolder
 from perdure.engine.flows.files.runtime_files import replace_file
 from perdure.models.keys import write_key_file
 from perdure.session.ids import StreamId
@@ -245,3 +246,17 @@ async def test_appended_text_is_synced(tmp_path: Path) -> None:
             await Tools(tmp_path).run(edits.write_file, path="log", content="x\n", append=True)
     assert file.read_text() == "x\nx\n"
     assert 4 in synced
+
+
+async def test_trusted_content_is_synced_with_its_new_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "perdure" / "trust"
+    synced: set[int] = set()
+    with planned(
+        lambda name, args: synced.add(os.fstat(args[0]).st_ino) if name == "fsync" else None
+    ):
+        async with open_store("memory:") as store:
+            await store.create(id="s")
+            await TrustFolder(folder).trust(store.backend, 1, [StreamId("s")])
+    kept = [*folder.iterdir(), folder, folder.parent]
+    assert {each.name for each in kept} == {"key", "endorsed", "stores", "trust", "perdure"}
+    assert {each.stat().st_ino for each in kept} <= synced

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -14,6 +15,7 @@ from agents.testing import ScriptedModel, assistant_message
 import perdure
 from perdure.adapters.openai_agents import PerdureSession
 from perdure.errors import IdempotencyMismatch, WrongArgument
+from tests.fakes.rivals import meanwhile
 
 
 def said(*texts: str) -> list[TResponseInputItem]:
@@ -208,3 +210,19 @@ async def test_unknown_value_of_the_clear_option_is_rejected() -> None:
     async with perdure.open("memory:") as store:
         with pytest.raises(WrongArgument, match="branch or erase"):
             PerdureSession("s", store, clear=cast("Any", "delete"))
+
+
+async def test_item_added_just_before_a_pop_from_a_message_of_several_items_is_popped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with perdure.open("memory:") as store:
+        session, rival = PerdureSession("s", store), PerdureSession("s", store)
+        await session.add_items(said("a"))
+        (kept,) = await store.recent()
+        call = perdure.tool_call("c1", "look", {})
+        await (await store.open(kept.id)).append(perdure.assistant("b", call))
+        assert len(await session.get_items()) == 3
+        add = partial(rival.add_items, said("c"))
+        meanwhile(monkeypatch, store.backend, "message", add)
+        assert await session.pop_item() == said("c")[0]
+        assert len(await session.get_items()) == 3

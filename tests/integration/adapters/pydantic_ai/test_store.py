@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from pydantic_ai.messages import (
 
 import perdure
 from perdure.adapters.pydantic_ai import PerdureConversationStore, import_conversations
+from tests.fakes.rivals import meanwhile
 
 PICTURE = b"\x89PNG\r\n\x1a\n\xff\xfe\xfb"
 
@@ -179,3 +181,30 @@ async def test_conversations_of_another_pydantic_ai_store_are_copied_once() -> N
         longer.messages += turn("3", "three")
         await source.save(longer)
         assert await import_conversations(source, target) == {"c": 2}
+
+
+@pytest.mark.parametrize("change", ["record", "entries"])
+async def test_message_saved_just_before_another_change_of_a_conversation_is_kept(
+    monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    async with perdure.open("memory:") as store:
+        conversations = PerdureConversationStore(store)
+        await saved(conversations, "c", turn("1", "one"))
+        mine, theirs = await conversations.load("c"), await conversations.load("c")
+        record = await conversations.read_record("c")
+        assert mine is not None
+        assert theirs is not None
+        assert record is not None
+        theirs.messages += turn("2", "two")
+        rival = partial(conversations.save, theirs)
+        meanwhile(monkeypatch, store.backend, perdure.Note.kind, rival)
+        mine.messages += turn("3", "three")
+        own = conversations.save(mine)
+        if change == "record":
+            own.close()
+            own = conversations.write_record(record, expected_revision=record.revision)
+        with pytest.raises(ConversationConflict):
+            await own
+        found = await conversations.load("c")
+        assert found is not None
+        assert found.messages == theirs.messages
