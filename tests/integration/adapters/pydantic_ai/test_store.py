@@ -181,6 +181,14 @@ async def test_conversations_of_another_pydantic_ai_store_are_copied_once() -> N
         longer.messages += turn("3", "three")
         await source.save(longer)
         assert await import_conversations(source, target) == {"c": 2}
+        ours = await target.load("c")
+        assert ours is not None
+        ours.messages += turn("4", "four")
+        await target.save(ours)
+        assert await import_conversations(source, target) == {"c": 0}  # it went on here
+        found = await target.load("c")
+        assert found is not None
+        assert found.messages == ours.messages
 
 
 @pytest.mark.parametrize("change", ["record", "entries"])
