@@ -17,6 +17,8 @@ from perdure.tools.approval import Ruling, digest_of, shown_arguments
 _SHOWN = 80
 """Maximum characters of the arguments in the text of a question."""
 
+_NOT_HERE = "The process that asks does not have the tool; only a process that has it can retry. "
+
 
 def args_hash(args: dict[str, object]) -> str:
     """Return the hash that binds a question to the exact arguments of a call."""
@@ -33,15 +35,18 @@ def ask_how_to_go_on(scribe: Scribe, call_seq: int) -> None:
     scribe.side(question, call_seq)
 
 
-def ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted) -> None:
-    """Ask about a tool that ran when its process died, or when its connection broke."""
+def ask_about_tool(scribe: Scribe, seq: int, started: ToolStarted, *, is_here: bool = True) -> None:
+    """Ask about a tool that ran when its process died, or when its connection broke.
+
+    `is_here` is whether this process has the tool.
+    """
     shown = shown_arguments(started.input)
     about = _short_argument(shown)
     question = Question(
         topic="unknown_outcome",
         text=(
             f"{started.tool}{f' ({about})' if about else ''} was cut off while it ran; it may have "
-            "taken effect. "
+            f"taken effect. {'' if is_here else _NOT_HERE}"
             "retry: run the tool again; skip: tell the model that the outcome is unknown; "
             "done: tell the model that the tool took effect (add a note with its result)."
         ),

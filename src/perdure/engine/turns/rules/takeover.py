@@ -49,7 +49,6 @@ from perdure.session.ledger import (
     ModelFinished,
     ToolFinished,
     ToolOutcome,
-    ToolStarted,
 )
 from perdure.session.messages import Message, TextPart, ToolResultPart
 from perdure.session.notes import ALLOWING, Answer, LeafMoved, Question
@@ -190,7 +189,7 @@ def settle(scribe: Scribe, happened: inputs.Lost | inputs.ToolReturned, config: 
     if isinstance(happened, inputs.Lost):
         _drop_beside(scribe)
     if started.on_unknown == "retry":
-        _run_again(scribe, started, config)
+        _run_again(scribe, open_tool, config)
     elif started.on_unknown == "ask":
         ask_about_tool(scribe, open_tool.seq, started)
     else:
@@ -205,12 +204,20 @@ def _tell_unknown(scribe: Scribe, config: TurnConfig) -> None:
 
 
 def _run_again(
-    scribe: Scribe, started: ToolStarted, config: TurnConfig, *, is_allowed: bool = False
+    scribe: Scribe, run: OpenTool, config: TurnConfig, *, is_allowed: bool = False
 ) -> None:
-    """Run a tool again if the agent still allows it, or if a person allowed it (`is_allowed`)."""
-    call = scribe.state.pending[0]
+    """Run a tool again if the agent still allows it, or if a person allowed it (`is_allowed`).
+
+    If this process does not have the tool, a person is asked, unless the tool only reads: then the
+    turn waits, and a process that has the tool can run it again.
+    """
+    call, started = scribe.state.pending[0], run.started
     is_same = (call.id, call.name, call.args) == (started.id, started.tool, started.input)
-    if started.tool not in config.tools or not is_same:
+    is_here = started.tool in config.tools
+    if is_same and not is_here and started.effect != "read":
+        ask_about_tool(scribe, run.seq, started, is_here=False)
+        return
+    if not is_here or not is_same:
         _tell_unknown(scribe, config)
         return
     ruling = scribe.ruling(config, scribe.state.granted)
@@ -304,7 +311,7 @@ def _settle_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:
     open_tool = running_tool(scribe)
     started = open_tool.started
     if answer.choice == "retry":
-        _run_again(scribe, started, config, is_allowed=True)
+        _run_again(scribe, open_tool, config, is_allowed=True)
         return
     if answer.choice == "skip":
         _tell_unknown(scribe, config)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from perdure.engine.turns import inputs
-from perdure.engine.turns.config import TurnConfig
+from perdure.engine.turns.config import ToolFacts, TurnConfig
 from perdure.engine.turns.effects import AwaitAnswer, CallModel, RunTool, effect_of
 from perdure.engine.turns.state import Phase
 from perdure.errors import ApprovalStale, ModelUnavailable
@@ -112,6 +112,27 @@ def test_retryable_tool_runs_again_under_same_key() -> None:
     course.happens(inputs.ToolReturned("the other"))
     results = [message.text for message in course.log.messages if message.role == "tool"]
     assert results == ["at last", "the other"]
+
+
+def test_writing_tool_that_is_missing_here_waits_for_a_process_that_has_it() -> None:
+    write = ToolFacts("write", "retry", is_async=True)
+    config = msgspec.structs.replace(CONFIG, tools={"write": write})
+    course = Course(config)
+    course.happens(inputs.Answered(assistant(tool_call("c1", "write"))))
+    course.config = msgspec.structs.replace(config, tools={})
+    course.happens(inputs.Lost())
+    asked = course.state.question
+    assert asked is not None
+    assert "does not have the tool" in asked.question.text
+    course.others_append(Answer("retry", "somebody"), asked.id)
+    course.happens(inputs.Woken())
+    assert isinstance(effect_of(course.state), AwaitAnswer)
+    again = course.state.question
+    assert again is not None
+    course.config = config
+    course.others_append(Answer("retry", "somebody"), again.id)
+    course.happens(inputs.Woken())
+    assert [run.attempt for run in course.log.bodies(ToolStarted)] == [1, 2]
 
 
 def test_tool_that_cannot_be_repeated_gets_an_unknown_outcome() -> None:
