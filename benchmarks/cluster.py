@@ -201,23 +201,23 @@ async def _load(run: Run, address: str, rate: float, pids: Sequence[int]) -> lis
     claim = f"{COUNTS[-1]} workers at {LOAD:.0%} of the highest rate for {seconds} s"
     every = [each.s for each in delays]
     start = "from request to start of a turn"
-    third = "after a third of the turns"
+    third, end = "after a third of the turns", "last third of the turns"
     return [
         Figure(claim, "turns completed", len(delays), ""),
         Figure(claim, f"p50 {start}", percentile(every, 0.5), "s"),
         Figure(claim, f"p99 {start}", percentile(every, 0.99), "s", limit=DELAY_S),
         Figure(claim, f"p50 {start}, middle third of the turns", percentile(middle, 0.5), "s"),
-        Figure(claim, f"p50 {start}, last third of the turns", percentile(last, 0.5), "s"),
+        Figure(claim, f"p50 {start}, {end}", percentile(last, 0.5), "s"),
         Figure(claim, f"p99 {start}, middle third of the turns", percentile(middle, 0.99), "s"),
+        Figure(claim, f"p99 {start}, {end}", percentile(last, 0.99), "s", limit=DELAY_S),
+        Figure(claim, f"memory of the workers {third}", memory[0], "MiB"),
         Figure(
             claim,
-            f"p99 {start}, last third of the turns",
-            percentile(last, 0.99),
-            "s",
-            limit=DELAY_S,
+            f"memory at the end, divided by memory {third}",
+            memory[1] / memory[0],
+            "x",
+            limit=GROWTH,
         ),
-        Figure(claim, f"memory of the workers {third}", memory[0], "MiB"),
-        Figure(claim, f"memory at the end / {third}", memory[1] / memory[0], "x", limit=GROWTH),
         Figure(claim, f"waiting turns {third}", waiting[0], ""),
         Figure(claim, "waiting turns at the end", waiting[1], "", limit=rate * DELAY_S),
     ]
