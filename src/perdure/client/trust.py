@@ -23,7 +23,7 @@ from perdure.session.entries import Entry
 from perdure.session.flows.kinds import FlowImported, FlowStarted
 from perdure.session.ids import StreamId
 from perdure.stores.access.lazy_modules import Later
-from perdure.stores.fsync import create_private, sync_folder
+from perdure.stores.fsync import create_private, make_folders, sync_folder
 from perdure.stores.marks import KEY_BYTES, TURN_KINDS, Marks
 
 if TYPE_CHECKING:
@@ -137,10 +137,9 @@ class TrustFolder:
     def _writable(self) -> Generator[None]:
         """Create the folder; inside the ``with`` block, an OSError becomes a ConfigError."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folders(self._folder)
             yield
-            for folder in (self._folder, self._folder.parent):  # of a new file, of a new folder
-                sync_folder(folder)
+            sync_folder(self._folder)  # the file might be new
         except OSError as error:
             raise ConfigError(f"cannot write to {self._folder}: {error.strerror}") from error
 

@@ -1,4 +1,4 @@
-"""Sync files and folders to disk, and create and replace synced files."""
+"""Sync files and folders to disk; create synced folders; create and replace synced files."""
 
 from __future__ import annotations
 
@@ -25,6 +25,18 @@ def sync_folder(folder: Path) -> None:
     except OSError as error:
         if error.errno not in _UNABLE:
             raise
+
+
+def make_folders(folder: Path, *, is_synced: bool = True) -> None:
+    """Create `folder` and its missing parents, accessible to their owner only.
+
+    Durable: if `is_synced`, the new folders are on disk on return. Raises: OSError.
+    """
+    if not folder.is_dir():
+        make_folders(folder.parent, is_synced=is_synced)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if is_synced:
+            sync_folder(folder.parent)
 
 
 def create_private(file: Path, content: bytes) -> None:

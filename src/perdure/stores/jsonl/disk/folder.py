@@ -22,7 +22,7 @@ from typing import NoReturn
 from perdure.errors import StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.session.ids import stream_id
 from perdure.stores.access.lock_holder import LOCK_TIMEOUT_S
-from perdure.stores.fsync import sync_folder
+from perdure.stores.fsync import make_folders, sync_folder
 from perdure.stores.jsonl.disk.locks import FolderLocks
 from perdure.stores.regular_files import (
     NotRegular,
@@ -84,7 +84,7 @@ class Folder:
         try:
             _check_folders(self.path)
             for name in ("locks", "leases", "partials", "keys", "blobs", "erasures", "new"):
-                _make(self.inner / name, is_synced=self.is_synced)
+                make_folders(self.inner / name, is_synced=self.is_synced)
         except OSError as error:
             self.fail(error)
 
@@ -326,15 +326,6 @@ def _check_folders(path: Path) -> None:
             for item in found:
                 if item.is_symlink() and not item.is_file():
                     check_folder(folder / item.name)
-
-
-def _make(path: Path, *, is_synced: bool) -> None:
-    """Create the folder `path` and its missing parents, accessible to their owner only."""
-    if not path.is_dir():
-        _make(path.parent, is_synced=is_synced)
-        path.mkdir(mode=0o700, exist_ok=True)
-        if is_synced:
-            sync_folder(path.parent)
 
 
 def _here() -> str:

@@ -19,7 +19,7 @@ import apsw
 
 from perdure.errors import StoreCorrupt, StoreFull, StoreReadOnly, StoreUnavailable
 from perdure.stores.access.sqlite_connection import Connection
-from perdure.stores.fsync import sync_file, sync_folder
+from perdure.stores.fsync import make_folders, sync_file, sync_folder
 from perdure.stores.key import StoreKey
 from perdure.stores.maintenance.file_lock import in_turn
 from perdure.stores.sqlite.connections import Site, identity_of, prepare
@@ -38,7 +38,7 @@ def create_store(path: Path, seed: Callable[[], bytes], key: StoreKey | None) ->
     """
     path = Path(os.path.realpath(path))
     try:
-        _make_folders(path.parent)
+        make_folders(path.parent)
         with in_turn(path.parent):
             if not path.exists():
                 _check_no_log(path)
@@ -51,14 +51,6 @@ def create_store(path: Path, seed: Callable[[], bytes], key: StoreKey | None) ->
         if not os.access(path.parent, os.W_OK):
             raise StoreReadOnly(str(path)) from error
         raise StoreUnavailable(str(path), str(error)) from error
-
-
-def _make_folders(folder: Path) -> None:
-    """Create the folder and its missing parents, accessible only to their owner."""
-    for each in reversed([folder, *folder.parents]):
-        if not each.exists():
-            each.mkdir(mode=0o700, exist_ok=True)
-            sync_folder(each.parent)
 
 
 def _check_no_log(path: Path) -> None:
