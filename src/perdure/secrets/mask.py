@@ -24,7 +24,8 @@ def mask_secrets(text: str) -> str:
 def mask_start(text: str, most: int) -> str:
     """Return the first `most` characters of `text`, masked.
 
-    The result does not end inside a word, because part of a key does not look like a secret.
+    A word that is cut is dropped, unless it is the only one, because part of a key does not look
+    like a secret.
     """
     start, after = text[:most], text[most : most + 1]
     if after and not after.isspace() and not start[-1].isspace():
