@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import cast
 
+import msgspec
+
 from perdure.engine.turns.rules.scribe import Scribe
 from perdure.models.prices import in_dollars
 from perdure.secrets.mask import mask_secrets
@@ -17,7 +19,7 @@ from perdure.tools.approval import Ruling, digest_of, shown_arguments
 _SHOWN = 80
 """Maximum characters of the arguments in the text of a question."""
 
-_NOT_HERE = "The process that asks does not have the tool; only a process that has it can retry. "
+_NOT_HERE = "The process that asks does not have the tool; only a process that has it can run it. "
 
 
 def args_hash(args: dict[str, object]) -> str:
@@ -93,6 +95,13 @@ def ask_for_approval(scribe: Scribe, call: ToolCallPart, ruling: Ruling) -> None
         diff=None if bound is None or bound.diff is None else mask_secrets(bound.diff),
     )
     scribe.side(question, scribe.state.answer_id)
+
+
+def ask_again_elsewhere(scribe: Scribe, question: Question) -> None:
+    """Ask `question`, an allowed approval, again, because this process does not have the tool."""
+    text = f"{_NOT_HERE}{question.text.removeprefix(_NOT_HERE)}"
+    again = msgspec.structs.replace(question, text=text)
+    scribe.side(again, scribe.state.answer_id)
 
 
 def ask_to_spend(scribe: Scribe, model: str, limit: int, estimate: int | None, step: int) -> None:

@@ -30,6 +30,7 @@ from perdure.engine.turns.rules.questions import (
     approval_digest,
     args_hash,
     ask_about_tool,
+    ask_again_elsewhere,
     ask_for_approval,
     ask_how_to_go_on,
 )
@@ -209,7 +210,7 @@ def _run_again(
     """Run a tool again if the agent still allows it, or if a person allowed it (`is_allowed`).
 
     If this process does not have the tool, a person is asked, unless the tool only reads: then the
-    turn waits, and a process that has the tool can run it again.
+    model is told that the outcome is unknown.
     """
     call, started = scribe.state.pending[0], run.started
     is_same = (call.id, call.name, call.args) == (started.id, started.tool, started.input)
@@ -272,12 +273,18 @@ def _spend_as_told(scribe: Scribe, answer: Answer, config: TurnConfig) -> None:
 def _run_as_told(
     scribe: Scribe, asked: PendingQuestion, answer: Answer, config: TurnConfig
 ) -> None:
-    """Start exactly the call that the question shows, or tell the model of the denial."""
+    """Start exactly the call that the question shows, or tell the model of the denial.
+
+    If this process does not have the allowed tool, the question is asked again.
+    """
     call = scribe.state.pending[0]
     question = asked.question
     is_same = (call.id, args_hash(call.args)) == (question.call_id, question.args_hash)
-    if answer.choice in ALLOWING and is_same and call.name in config.tools:
-        _start_if_unchanged(scribe, question, config)
+    if answer.choice in ALLOWING and is_same:
+        if call.name in config.tools:
+            _start_if_unchanged(scribe, question, config)
+        else:
+            ask_again_elsewhere(scribe, question)
         return
     text = f"Not run: {answer.by} did not allow it." + (f" {answer.note}" if answer.note else "")
     settle_call(scribe, call, "refused", text, error_code="not_approved")

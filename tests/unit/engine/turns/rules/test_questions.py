@@ -52,6 +52,21 @@ def test_call_that_needs_approval_starts_after_the_answer() -> None:
     assert isinstance(effect_of(course.state), RunTool)
 
 
+def test_allowed_call_whose_tool_is_missing_here_waits_for_a_process_that_has_it() -> None:
+    course = course_with(Said("ask"))
+    config = course.config
+    course.config = msgspec.structs.replace(config, tools={})
+    answered(course, "allow")
+    answered(course, "allow")
+    assert isinstance(effect_of(course.state), AwaitAnswer)
+    first, *again = course.log.bodies(Question)
+    assert [each.text.count("does not have the tool") for each in again] == [1, 1]
+    assert all(msgspec.structs.replace(each, text=first.text) == first for each in again)
+    course.config = config
+    answered(course, "allow")
+    assert [tool.id for tool in course.log.bodies(ToolStarted)] == ["c0"]
+
+
 def test_denied_call_gets_a_result_and_the_next_call_runs() -> None:
     course = course_with(Said("ask"), Said("run"))
     answered(course, "deny", "not today")
