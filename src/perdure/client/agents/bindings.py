@@ -206,7 +206,8 @@ class Bindings:
         agent = {**kept, **_with_offers(kept, whole, planned)}
         connected = AgentBound(agent, bound.workspace, bound.system_prompt)
         if other is None:
-            state = await self._unchanged(session, known)
+            state = await idle_state(self._store, session)
+            await self._require_unchanged(session, known, state)
             await self._record(session, connected, state.head)
         return connected
 
@@ -225,24 +226,24 @@ class Bindings:
         change = change_of(bound, place)
         if change is None:
             if workspace.working_dir:
-                await self._list_in(session, place)
+                await self._list_in(session, known, place)
             return bound
-        state = await self._unchanged(session, known)
+        state = await idle_state(self._store, session)
+        await self._require_unchanged(session, known, state)
         await self._record(session, change, state.head, _cwd_after(state, place))
         return in_workspace(bound, change)
 
-    async def _unchanged(self, session: StreamId, known: Authority) -> StreamState:
-        """Return the session's state, if `known` is still in force and no turn is open.
+    async def _require_unchanged(
+        self, session: StreamId, known: Authority, state: StreamState
+    ) -> None:
+        """Check that `known` was still in force in `state`, which was read later.
 
-        Raises: TurnOpen if a turn is open; HeadConflict if another writer changed the session's
-        agent or workspace after `known` was read.
+        Raises: HeadConflict if another writer changed the session's agent or workspace.
         """
-        state = await idle_state(self._store, session)
         if await authority_of(self._store, session) != known:
             raise HeadConflict(session, state.head - 1, state.head)
-        return state
 
-    async def _list_in(self, session: StreamId, place: Workspace) -> None:
+    async def _list_in(self, session: StreamId, known: Authority, place: Workspace) -> None:
         """Record the folder in which the session works, so that lists show the session there.
 
         If an imported session was resumed without a folder, its turns run in the program's folder,
@@ -251,6 +252,7 @@ class Bindings:
         state = await self._store.state(session)
         cwd = _cwd_after(state, place)
         if cwd is not None and state.info.open_turn is None:
+            await self._require_unchanged(session, known, state)
             await self._record(session, cwd, state.head)
 
     async def _bind(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 from perdure.client.agents import bindings
 from perdure.client.agents.agent import Agent
 from perdure.client.agents.chat import Chat
+from perdure.client.agents.runtime import Runtime
 from perdure.client.conversation.authority import Authority
 from perdure.client.conversation.workspace import Workspace
 from perdure.errors import ConfigError
@@ -107,6 +109,19 @@ async def test_concurrent_resumes_of_a_new_session_bind_one_agent(
     assert [entry.kind async for entry in chat.session.entries()] == [AgentBound.kind]
 
 
+def move_after_read(monkeypatch: pytest.MonkeyPatch, runtime: Runtime, place: Workspace) -> None:
+    """Move the session to `place` once, right after its agent in force was read."""
+    read, others = bindings.authority_of, [place]
+
+    async def read_before_another_moves(store: SessionStore, session: StreamId) -> Authority:
+        known = await read(store, session)
+        if others:
+            await runtime.resume(session, workspace=others.pop())
+        return known
+
+    monkeypatch.setattr(bindings, "authority_of", read_before_another_moves)
+
+
 @pytest.mark.parametrize("change", ["grant", "move"])
 async def test_workspace_change_during_another_change_of_the_session_is_kept(
     monkeypatch: pytest.MonkeyPatch, change: str
@@ -116,15 +131,7 @@ async def test_workspace_change_during_another_change_of_the_session_is_kept(
     runtime = stage.runtime(agent)
     await runtime.start(agent, workspace=Workspace(variables={"shop": "tea", "size": "big"}))
     (session,) = await stage.store.recent()
-    read, others = bindings.authority_of, [Workspace(variables={"shop": "coffee"})]
-
-    async def read_before_another_moves(store: SessionStore, session: StreamId) -> Authority:
-        known = await read(store, session)
-        if others:
-            await runtime.resume(session, workspace=others.pop())
-        return known
-
-    monkeypatch.setattr(bindings, "authority_of", read_before_another_moves)
+    move_after_read(monkeypatch, runtime, Workspace(variables={"shop": "coffee"}))
     if change == "grant":
         await runtime.grant(session.id, agent, by="ana")
     else:
@@ -132,6 +139,22 @@ async def test_workspace_change_during_another_change_of_the_session_is_kept(
     chat = await runtime.resume(session.id)
     assert chat.workspace.variables["shop"] == "coffee"
     assert chat.workspace.variables["size"] == ("big" if change == "grant" else "small")
+
+
+async def test_folder_that_lists_show_follows_a_move_during_a_resume(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    stage = Stage()
+    runtime = stage.runtime(helper())
+    chat = await runtime.start(helper(), workspace=Workspace(working_dir=str(first)))
+    move_after_read(monkeypatch, runtime, Workspace(working_dir=str(second)))
+    resumed = await runtime.resume(chat.session.id, workspace=Workspace(working_dir=str(first)))
+    (listed,) = await stage.store.recent()
+    assert resumed.workspace.working_dir == listed.cwd == str(first)
+    assert (await runtime.resume(chat.session.id)).workspace.working_dir == str(first)
 
 
 async def test_grant_extends_session_permissions_permanently_and_is_recorded() -> None:
