@@ -23,7 +23,7 @@ from perdure.stores.jsonl.retention.content_gc import remove_unreferenced
 from perdure.stores.jsonl.retention.limits import KEYS
 from perdure.stores.jsonl.session_index import SessionIndex
 from perdure.stores.jsonl.store import DialectName, JsonlStore
-from perdure.stores.protocol import Commit, Write
+from perdure.stores.protocol import Commit, Durability, Write
 from perdure.stores.retention.quotas import Quota
 from tests.conformance.store.building import append, create, erasure, header, said, texts
 from tests.fakes.clock import START_MS
@@ -147,8 +147,11 @@ def test_removal_of_a_session_file_is_synced(folder: Path) -> None:
     assert synced == [folder.stat().st_ino]
 
 
-async def test_removed_quota_is_gone_after_a_power_cut(open_store: Opener, folder: Path) -> None:
-    store = await open_store(durability="full")
+@pytest.mark.parametrize("durability", ["normal", "full"])
+async def test_removed_quota_is_gone_after_a_power_cut(
+    open_store: Opener, folder: Path, durability: Durability
+) -> None:
+    store = await open_store(durability=durability)
     await store.retention.set_quota(Quota(max_sessions=1))
     synced: list[int] = []
     with planned(syncs_in(synced)):

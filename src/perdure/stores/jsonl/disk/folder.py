@@ -179,16 +179,16 @@ class Folder:
         except OSError as error:
             self.fail(error)
 
-    def remove(self, path: Path) -> None:
+    def remove(self, path: Path, *, is_synced: bool = False) -> None:
         """Delete a file.
 
-        Durable: if the folder is synced (`is_synced`), the deletion is on the disk when the call
-        returns.
+        Durable: with `is_synced`, or if the folder is synced, the deletion is on the disk when the
+        call returns.
         Raises: FileNotFoundError; StoreReadOnly, StoreUnavailable.
         """
         try:
             path.unlink()
-            if self.is_synced:
+            if is_synced or self.is_synced:
                 sync_folder(path.parent)
         except FileNotFoundError:
             raise

@@ -69,7 +69,7 @@ class Limits:
         with self.folder.hold_lock(QUOTA, ""):
             if quota.is_empty:
                 with suppress(FileNotFoundError):
-                    self.folder.remove(self.folder.side(KIND, QUOTA))
+                    self.folder.remove(self.folder.side(KIND, QUOTA), is_synced=True)
             else:
                 self._keep(QUOTA, msgspec.json.encode(quota))
 
