@@ -156,8 +156,8 @@ def upkeeping(store: Store) -> Runtime:
     service: Any = store.backend.retention
     remove = service.remove
 
-    async def slow_remove(stream: str, *, is_erased: bool) -> bool:
-        done = bool(await remove(stream, is_erased=is_erased))
+    async def slow_remove(stream: str, **conditions: object) -> bool:
+        done = bool(await remove(stream, **conditions))
         if done:
             note("removed")
             await released()

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 import pytest
 
-from perdure.session import info
+from perdure.secrets import mask
 from perdure.session.codec import encode, new_side, new_tree
 from perdure.session.entries import LEAF, Entry, NewEntry, ParentRef, Ref
 from perdure.session.ids import EntryId, StreamId
@@ -120,7 +120,7 @@ async def append(
 async def said_to_old_version(store: SessionStore, text: str, stream: StreamId = S) -> None:
     """Append a message as an old version did, which stored unmasked secrets in a session's info."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(info, "mask_secrets", str)
+        patch.setattr(mask, "mask_secrets", str)
         await append(store, stream, said(text))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.session import info
+from perdure.secrets import mask
 from perdure.session.codec import new_side, new_tree
 from perdure.session.entries import Sibling
 from perdure.session.ids import EntryId, StreamId, blob_hash
@@ -162,7 +162,7 @@ async def test_verify_accepts_an_api_key_that_an_older_version_stored(
 ) -> None:
     key = "sk-ant-api03-" + "Zx9Qw3Lm7Vb2Nc8K" * 3
     with monkeypatch.context() as older:
-        older.setattr(info, "mask_secrets", str)
+        older.setattr(mask, "mask_secrets", str)
         store = await open_store()
         await create(store)
         await append(store, new_tree(user(f"use {key} for the test")))
