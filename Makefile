@@ -80,7 +80,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo       run the demonstration"
-	@echo "make test       run the tests, in parts side by side: 7 minutes on two idle cores"
+	@echo "make test       run the tests, in parts side by side: 5 to 6 minutes on two idle cores"
 	@echo "make check      format, lint, types, imports, shape, unit and conformance tests"
 	@echo "make programs   install programs of others that tests run (pi, axe-core; with npm)"
 	@echo "make suites     fetch the published tests of agent frameworks, which run against the adapters"
