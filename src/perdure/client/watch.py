@@ -357,7 +357,7 @@ class _Order:
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether the log must be read before all buffered events can be emitted."""
+        """Whether some buffered events can only be emitted after the log is read."""
         taken = (*self._ready, *self._late)
         return any(_call_of(event) not in self._opened for event in taken)
 

@@ -383,7 +383,7 @@ def with_origins(moment: Sequence[SegmentState], chosen: Iterable[StreamId]) -> 
 def with_forks(moment: Sequence[SegmentState], chosen: Iterable[StreamId]) -> list[StreamId]:
     """Return the `chosen` streams with all their direct and indirect forks in `moment`.
 
-    Shape: an origin comes before its forks.
+    Shape: in the result, each origin comes before its forks.
     """
     forks: dict[StreamId, list[StreamId]] = {}
     for each in moment:

@@ -300,7 +300,7 @@ async def test_truncated_file_is_reported_and_unchanged(open_store: Opener, path
     assert snapshot(path.parent) == before
 
 
-async def test_store_killed_while_enabling_wal_opens_through_a_link(
+async def test_store_whose_process_died_while_enabling_wal_opens_through_a_symlink(
     open_store: Opener, path: Path
 ) -> None:
     await made(open_store)

@@ -281,7 +281,7 @@ async def said(client: ScriptedModel, model: str) -> str:
     return "".join([delta.text async for delta in deltas if isinstance(delta, TextDelta)])
 
 
-async def test_model_name_with_a_file_path_uses_that_scenario(tmp_path: Path) -> None:
+async def test_file_path_in_the_model_name_selects_the_scenario_file(tmp_path: Path) -> None:
     file = tmp_path / "trip.yaml"
     file.write_text("name: other\nmodel: {context_window: 9000}\nrules: [{text: Ahoy}]\n")
     client, model = ScriptedModel(clock=ManualClock(), reads_files=True), f"scripted:{file}"

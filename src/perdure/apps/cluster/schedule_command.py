@@ -137,7 +137,7 @@ async def cancel(
 ) -> None:
     """Cancel one message: it is never sent.
 
-    Of a recurring message, only this one time is cancelled; the next time remains scheduled.
+    For a recurring message, only this one sending is cancelled; the next remains scheduled.
 
     Examples:
         perdure schedule cancel 01jd/17

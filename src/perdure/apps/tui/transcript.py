@@ -69,9 +69,9 @@ class Transcript(VerticalScroll, can_focus=True):
         self.watch(self, "show_vertical_scrollbar", self._fill_terminal)
 
     def _fill_terminal(self, is_longer: bool) -> None:  # noqa: FBT001 - Textual passes it so
-        """In inline mode, use all rows below the prompt once the text is longer than the view.
+        """In inline mode, use all rows below the shell prompt once the transcript exceeds its view.
 
-        Textual reserves the rows below the prompt in case the text becomes longer.
+        Textual reserves the rows below the shell prompt in case the transcript becomes longer.
         """
         if is_longer and self.app.is_inline:  # pyright: ignore[reportUnknownMemberType] - any app
             self.screen.add_class("full")

@@ -214,7 +214,7 @@ class _LoopThread:
 
 
 class _Exhausted:
-    """Marks the end of an iterator, because StopAsyncIteration cannot leave a generator."""
+    """Marks the end of an iterator, because StopAsyncIteration cannot leave an async generator."""
 
 
 def _others() -> set[asyncio.Task[Any]]:

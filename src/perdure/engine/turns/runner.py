@@ -144,7 +144,7 @@ class TurnRunner:
 
     After a call of `stopping.ask`, no new effect begins. The turn ends as soon as the open effect
     can be cancelled. If the effect already has an outcome when the turn stops, this outcome is
-    logged. An outcome that is a failure is not logged. `branch` receives every entry of the turn;
+    written to the log, unless it is a failure. `branch` receives every entry of the turn;
     `companion` adds entries to the commits of the turn.
     """
 

@@ -184,7 +184,7 @@ def _limits(least: float | None, most: float | None) -> str | None:
         return None
     if least is None:
         return f"up to {most:,}"
-    return f"from {least:,}" if most is None else f"{least:,} to {most:,}"
+    return f"at least {least:,}" if most is None else f"{least:,} to {most:,}"
 
 
 WIDEST = 100

@@ -107,7 +107,9 @@ def put_in_place(new: Path, path: Path) -> None:
 
 
 def put_where_nothing_is(new: Path, path: Path) -> None:
-    """Hard-link `new`, which has no log, to `path`; fail if it exists.
+    """Create `path` as a hard link to the file `new`; fail if `path` exists.
+
+    `new` must not have a write-ahead log.
 
     Durable: the link is on the disk when the call returns.
     Raises: StoreExists.

@@ -325,7 +325,7 @@ def _rows(db: Connection, columns: str, name: str) -> Iterator[Row]:
 
 
 def _cells(db: Connection, name: str) -> int:
-    """Return the number of rows of a leaf page; 0 for any other page.
+    """Return the number of rows on the page `name` if it is a leaf page, else 0.
 
     The rows below an inner page are read when the leaf pages that contain these rows are read.
     """
