@@ -95,7 +95,7 @@ PlainOption = Annotated[
     bool,
     typer.Option(
         "--plain",
-        help="Remove the encryption; anyone who has the file can then read the store.",
+        help="Remove the encryption. Then anyone who has the file can read the store.",
     ),
 ]
 

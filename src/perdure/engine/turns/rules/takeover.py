@@ -209,8 +209,8 @@ def _run_again(
 ) -> None:
     """Run a tool again if the agent still allows it, or if a person allowed it (`is_allowed`).
 
-    If this process does not have the tool, a person is asked, unless the tool only reads: then the
-    model is told that the outcome is unknown.
+    If this process does not have the tool, perdure asks a person about a tool that writes. For a
+    tool that only reads, perdure reports an unknown outcome to the model.
     """
     call, started = scribe.state.pending[0], run.started
     is_same = (call.id, call.name, call.args) == (started.id, started.tool, started.input)
